@@ -17,12 +17,12 @@ from aiohttp import ClientSession, web
 
 from proof.claims import Claim, Outcome, gathered
 from surecall.proxy import Proxy
-from surecall.proxy.apis.adapter import ApiAdapter
-from surecall.proxy.apis.chat_api import ChatApi
-from surecall.proxy.apis.messages_api import MessagesApi
-from surecall.proxy.apis.responses_api import ResponsesApi
 from surecall.simulator.stream_events import build_events, encode_frames
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ApiAdapter
+from surecall.wire.apis.chat_api import ChatApi
+from surecall.wire.apis.messages_api import MessagesApi
+from surecall.wire.apis.responses_api import ResponsesApi
 from surecall.wire.assembler import Assembler
 from surecall.wire.sse import SseDecoder
 

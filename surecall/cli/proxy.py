@@ -29,7 +29,13 @@ from surecall.eval.settings.endpoint_keys import (
 from surecall.eval.settings.value_parsers import parse_provider as read_provider
 from surecall.proxy import Proxy, Record
 from surecall.proxy.repair.proxy_settings import DEFAULT_REPAIRS, GUARDS, MAX_REPAIRS
-from surecall.settings.connection import is_loopback, parse_base_url, redact_url
+from surecall.settings.connection import (
+    AUTO_API,
+    UPSTREAM_APIS,
+    is_loopback,
+    parse_base_url,
+    redact_url,
+)
 from surecall.simulator.personas.persona_catalog import DEFAULT_PERSONA
 from surecall.simulator.server import Simulator
 from surecall.values.errors import ConfigError
@@ -43,6 +49,14 @@ _SWITCH_INTERVAL_S: Final = 0.0005
 @click.option("--upstream", metavar="URL", help="Endpoint to forward requests to.")
 @click.option(
     "--sim", "simulated", is_flag=True, help="Forward to the built-in simulator; needs no key."
+)
+@click.option(
+    "--upstream-api",
+    "api",
+    type=click.Choice(UPSTREAM_APIS),
+    default=AUTO_API,
+    show_default=True,
+    help="API of the upstream; the agent may use another one.",
 )
 @address_options(8900)
 @click.option(

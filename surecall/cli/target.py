@@ -144,6 +144,7 @@ def open_target(settings: Settings) -> Iterator[Target]:
         client = OpenAICompatible(
             endpoint.base_url,
             endpoint.api_key,
+            api=endpoint.api,
             api_prefix=endpoint.api_prefix,
             headers=request_headers(settings, endpoint),
             limits=limits,
@@ -153,7 +154,8 @@ def open_target(settings: Settings) -> Iterator[Target]:
     from surecall.simulator.server import Simulator  # noqa: PLC0415 - see above
 
     with Simulator(seed=settings.seed) as simulator:
-        yield Target(endpoint, library, OpenAICompatible(simulator.url, limits=limits))
+        client = OpenAICompatible(simulator.url, api=endpoint.api, limits=limits)
+        yield Target(endpoint, library, client)
 
 
 def open_stored_run(base: str, name: str) -> RunStore:

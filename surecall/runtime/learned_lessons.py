@@ -5,8 +5,8 @@
 A `LessonBook` belongs to one endpoint and maps each model to its lessons. It reads the file at the
 first request, and writes it only when something was learned. The file may be missing, damaged,
 locked, or written by a newer version; then lessons last as long as the process. Lessons expire, so
-that a changed endpoint is relearned. `sqlite3` and `pathlib` are imported inside functions, so that
-importing this module is cheap.
+that a changed endpoint is relearned. `sqlite3`, `pathlib`, and `logging` are imported inside
+functions, so that importing this module is cheap.
 """
 
 import os
@@ -22,7 +22,7 @@ from surecall.core.lessons import is_about_request
 from surecall.settings.connection import is_loopback
 from surecall.settings.overlay import union
 from surecall.values.errors import ConfigError, Fault
-from surecall.wire.request_adaptations import is_known_lesson
+from surecall.wire.request_adaptations import API_PREFIX, describe_lesson, is_known_lesson
 
 if TYPE_CHECKING:
     import sqlite3
@@ -61,10 +61,11 @@ class LessonLearner:
     def confirm(self) -> None:
         """Cache the lessons that helped."""
         if self._unconfirmed:
-            self._cache[self._model] = tuple(
-                each for each in self.lessons if each not in self._always
-            )
+            self._publish()
             self._unconfirmed = ()
+
+    def _publish(self) -> None:
+        self._cache[self._model] = tuple(each for each in self.lessons if each not in self._always)
 
     def learn(self, fault: Fault, find: FindLessons) -> tuple[str, ...]:
         """Return the names of the changes that a rejection teaches, if any.
@@ -76,6 +77,8 @@ class LessonLearner:
             return ()
         if self._unconfirmed and fault.message == self._last_rejection:
             self.lessons = tuple(each for each in self.lessons if each not in self._unconfirmed)
+            if _is_for_client(self._unconfirmed):
+                self._publish()
             self._unconfirmed = ()
         else:
             self.confirm()
@@ -85,12 +88,19 @@ class LessonLearner:
             self._tried = (*self._tried, *found)
             self._unconfirmed = found
             self.lessons = union(self.lessons, found)
+            if _is_for_client(found):
+                self._publish()
         elif self._known and is_about_request(fault):
             self._cache.pop(self._model, None)
             self.lessons, self._known = self._always, ()
             found = (RELEARNED,)
         self.rejections += bool(found)
         return found
+
+
+def _is_for_client(lessons: tuple[str, ...]) -> bool:
+    """Whether the client must know the lessons to send the next request."""
+    return any(lesson.startswith(API_PREFIX) for lesson in lessons)
 
 
 # The file of lessons.
@@ -175,9 +185,11 @@ class LessonStore:
                 self.path.unlink()
                 self._write(lessons)
 
-    def remove(self, endpoint: str | None = None, model: str | None = None) -> int:
-        """Remove the lessons of an endpoint, or of one of its models, or all; return how many."""
-        wanted = {"endpoint": endpoint, "model": model}
+    def remove(
+        self, endpoint: str | None = None, model: str | None = None, lesson: str | None = None
+    ) -> int:
+        """Remove the lessons that match, or all; return how many."""
+        wanted = {"endpoint": endpoint, "model": model, "lesson": lesson}
         given = {key: value for key, value in wanted.items() if value is not None}
         where = " AND ".join(f"{key} = ?" for key in given) or "1"
         query = f"DELETE FROM lesson WHERE {where} RETURNING 1"  # noqa: S608  # the keys are fixed
@@ -250,11 +262,27 @@ class LessonBook(MutableMapping[str, tuple[str, ...]]):
         return self._lessons_by_model()[model]
 
     def __setitem__(self, model: str, lessons: tuple[str, ...]) -> None:
-        added = [each for each in lessons if each not in self._lessons_by_model().get(model, ())]
+        known = self._lessons_by_model().get(model, ())
+        added = [each for each in lessons if each not in known]
         self._lessons_by_model()[model] = lessons
-        if self._store is not None and added:
-            now = self._store.clock()
+        self._log(model, added)
+        if self._store is None:
+            return
+        now = self._store.clock()
+        if added:
             self._store.add([StoredLesson(self._endpoint, model, each, now) for each in added])
+        for each in set(known).difference(lessons):
+            self._store.remove(self._endpoint, model, each)
+
+    def _log(self, model: str, added: list[str]) -> None:
+        if not added:
+            return
+        import logging  # noqa: PLC0415 - see the module's first lines
+
+        what = "; ".join(map(describe_lesson, added))
+        logging.getLogger("surecall").warning(
+            "%s at %s refused a request: surecall now %s", model, self._endpoint, what
+        )
 
     def __delitem__(self, model: str) -> None:
         del self._lessons_by_model()[model]

@@ -5,21 +5,29 @@
     stream(body) ─► Incoming         an answer whose body is still arriving
                  ─► ProviderError    no usable answer: refused, too slow, truncated, too large
 
-It does not retry, follow redirects, parse JSON, or interpret a status. Its errors and `repr` never
+Bodies are chat completions. For an endpoint with the Responses or the Messages API, requests and
+answers are translated here, and errors pass unchanged.
+
+It does not retry, follow redirects, or interpret a status. Its errors and `repr` never
 contain a key. `aiohttp` and `asyncio` are imported inside functions, so that importing this module
 is cheap.
 """
 
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult
 
+import msgspec
+
 from surecall.runtime.learned_lessons import LessonBook, lesson_store
+from surecall.settings.capabilities import provider_for_url
 from surecall.settings.connection import (
+    AUTO_API,
     CHAT_COMPLETIONS_PATH,
     DEFAULT_LIMITS,
+    MESSAGES_API,
     MODELS_PATH,
     Limits,
     is_loopback,
@@ -27,11 +35,26 @@ from surecall.settings.connection import (
     parse_base_url,
     query_secrets,
     require_type,
+    resolve_api,
+    split_api_path,
     wrap_api_key,
     wrap_headers,
 )
+from surecall.settings.providers import upstream_api, upstream_api_rules
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import HttpResponse, Secret
+from surecall.wire.apis.adapter import ErrorReply, InvalidRequest
+from surecall.wire.apis.chat_api import error_body
+from surecall.wire.apis.messages_upstream import MessagesUpstream
+from surecall.wire.apis.native_turns import (
+    ChatStream,
+    NativeApi,
+    decode_native_response,
+    encode_native_request,
+    without_native_turns,
+)
+from surecall.wire.apis.responses_upstream import ResponsesUpstream
+from surecall.wire.chat_format import encode
 
 # Network failures as faults.
 #
@@ -177,6 +200,47 @@ _HEADERS = {
 }
 
 
+# The upstream APIs other than chat completions.
+
+_NATIVE_APIS: Final[dict[str, NativeApi]] = {
+    each.name: each for each in (ResponsesUpstream(), MessagesUpstream())
+}
+_ANTHROPIC: Final = "anthropic"
+_ANTHROPIC_VERSION: Final = "2023-06-01"
+# The lesson that a model needs another API, followed by its name.
+_API_LESSON: Final = "api:"
+# Translating more than this takes milliseconds, so it is done in a thread.
+_LARGE_TRANSLATION: Final = 128 * 1024
+_SUCCESS: Final = range(200, 300)
+
+
+class _RequestHead(msgspec.Struct):
+    """What of a request selects its API."""
+
+    model: str = ""
+    tools: list[msgspec.Raw] | None = None
+
+
+_HEAD_DECODER: Final = msgspec.json.Decoder(_RequestHead)
+
+
+async def _run_translation(
+    work: Callable[[NativeApi, bytes], bytes], api: NativeApi, data: bytes
+) -> bytes:
+    if len(data) <= _LARGE_TRANSLATION:
+        return work(api, data)
+    import asyncio  # noqa: PLC0415 - see the module's first lines
+
+    return await asyncio.to_thread(work, api, data)
+
+
+def _refused_request(problem: InvalidRequest) -> HttpResponse:
+    """Return the refusal of a request that an API cannot express."""
+    failure = ErrorReply(problem.status, problem.message, "invalid_request", problem.param)
+    headers = {"content-type": "application/json"}
+    return HttpResponse(problem.status, headers, encode(error_body(failure)))
+
+
 class Client(Protocol):
     """The interface of a client."""
 
@@ -221,7 +285,10 @@ class _SharedSession:
 
 
 class OpenAICompatible:
-    """A client for an endpoint with the OpenAI chat completions API.
+    """A client for an endpoint with the chat completions, Responses, or Messages API.
+
+    With `api="auto"`, the API is that of an address such as `https://host/v1/responses`, else the
+    one that the model needs, else chat completions.
 
     Inside `async with client:`, runs share connections; otherwise each run opens and closes its
     own. A client may be used by several event loops and threads at once.
@@ -230,18 +297,23 @@ class OpenAICompatible:
     directory (true), or nowhere (false).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # settings, all but two by keyword
         self,
         base_url: str,
         api_key: str | Secret | None = None,
         *,
+        api: str = AUTO_API,
         api_prefix: str | None = "/v1",
         headers: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         lessons: "bool | str | Path" = True,
     ) -> None:
-        self._base = parse_base_url(base_url)
-        self._prefix = normalize_prefix(api_prefix)
+        self._base, found = split_api_path(parse_base_url(base_url))
+        self.api = resolve_api(api, found)
+        # An address of an API is complete.
+        self._prefix = "" if found else normalize_prefix(api_prefix)
+        self._provider = provider_for_url(self._base.geturl())
+        self._api_rules = upstream_api_rules(self._provider)
         self._headers = wrap_headers(headers or {})
         self._shared_sessions: dict[asyncio.AbstractEventLoop, _SharedSession] = {}
         self._url = self.url(CHAT_COMPLETIONS_PATH)
@@ -282,17 +354,63 @@ class OpenAICompatible:
         query = f"?{self._base.query}" if self._base.query else ""
         return f"{self._root}/{endpoint.lstrip('/')}{query}"
 
+    @property
+    def usual_api(self) -> str:
+        """The API for a model about which nothing is known."""
+        if self.api != AUTO_API:
+            return self.api
+        return upstream_api(self._api_rules, "", has_tools=False)
+
+    def native_api(self, body: bytes) -> NativeApi | None:
+        """Return the API for a chat request; None if it goes to chat completions."""
+        if self.api != AUTO_API:
+            return _NATIVE_APIS.get(self.api)
+        if not self._api_rules and not any(map(_learned_api, self.lessons.values())):
+            return None
+        try:
+            head = _HEAD_DECODER.decode(body)
+        except ValueError:  # the endpoint says what is wrong with it
+            head = _RequestHead()
+        learned = _learned_api(self.lessons.get(head.model, ()))
+        known = upstream_api(self._api_rules, head.model, has_tools=bool(head.tools))
+        return _NATIVE_APIS.get(learned or known)
+
     async def send(self, body: bytes) -> HttpResponse:
         """Post one chat completion request and return the answer, whatever its status."""
-        return await self._fetch("POST", self._url, body)
+        api = self.native_api(body)
+        if api is None:
+            return await self._fetch("POST", self._url, without_native_turns(body))
+        try:
+            data = await _run_translation(encode_native_request, api, body)
+        except InvalidRequest as problem:
+            return _refused_request(problem)
+        answer = await self._fetch("POST", self.url(api.path), data, self._native_headers(api.name))
+        if answer.status not in _SUCCESS:
+            return answer
+        translated = await _run_translation(decode_native_response, api, answer.body)
+        return msgspec.structs.replace(answer, body=translated)
 
     async def models(self) -> HttpResponse:
         """Request the list of models and return the answer, whatever its status."""
-        return await self._fetch("GET", self.url(MODELS_PATH))
+        headers = self._native_headers(self.usual_api)
+        return await self._fetch("GET", self.url(MODELS_PATH), None, headers)
 
-    async def _fetch(self, method: str, url: str, body: bytes | None = None) -> HttpResponse:
+    def _native_headers(self, api: str) -> dict[str, Secret]:
+        """Return the headers that only the Messages API needs."""
+        if api != MESSAGES_API:
+            return {}
+        key = {} if self.api_key is None else {"x-api-key": self.api_key}
+        return {"anthropic-version": Secret(_ANTHROPIC_VERSION)} | key
+
+    async def _fetch(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None = None,
+        headers: Mapping[str, Secret] | None = None,
+    ) -> HttpResponse:
         async with self:
-            response = await self._send_request(method, url, body)
+            response = await self._send_request(method, url, body, headers)
             try:
                 received = await self._read_body(response.content)
             finally:
@@ -349,46 +467,68 @@ class OpenAICompatible:
             ),
         )
 
-    def _request_headers(self) -> dict[str, str]:
+    def _request_headers(self, more: Mapping[str, Secret]) -> dict[str, str]:
         """Return the headers of a request. The only place where the key is revealed."""
         headers = dict(_HEADERS)
-        if self.api_key is not None:
+        # Anthropic refuses a key as a token; others with its API may accept nothing else.
+        if self.api_key is not None and not ("x-api-key" in more and self._provider == _ANTHROPIC):
             headers["Authorization"] = f"Bearer {self.api_key.reveal()}"
-        return headers | {name: value.reveal() for name, value in self._headers.items()}
+        own = {**more, **self._headers}
+        return headers | {name: value.reveal() for name, value in own.items()}
 
     @asynccontextmanager
     async def stream(self, body: bytes) -> AsyncIterator[Incoming]:
         """Post one request and yield the answer as it arrives."""
+        api = self.native_api(body)
+        url, headers = self._url, None
+        if api is None:
+            data = without_native_turns(body)
+        else:
+            try:
+                data = await _run_translation(encode_native_request, api, body)
+            except InvalidRequest as problem:
+                refused = _refused_request(problem)
+                yield Incoming(refused.status, refused.headers, _one_chunk(refused.body))
+                return
+            url, headers = self.url(api.path), self._native_headers(api.name)
         async with self:
-            response = await self._send_request("POST", self._url, body)
+            response = await self._send_request("POST", url, data, headers)
             try:
                 chunks = self._chunks(response.content)
+                if api is not None and response.status in _SUCCESS:
+                    chunks = _translate_chunks(
+                        ChatStream(api, self.limits.max_response_bytes), chunks
+                    )
                 yield Incoming(response.status, _plain_headers(response.headers), chunks)
                 await _drain(response.content)
             finally:
                 response.close()
 
     async def _send_request(
-        self, method: str, url: str, body: bytes | None, kind: str | None = None
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, Secret] | None = None,
     ) -> "aiohttp.ClientResponse":
         """Send one request and return the response once its head has arrived."""
         import aiohttp  # noqa: PLC0415 - see the module's first lines
 
         try:
-            return await self._open_request(method, url, body, kind)
+            return await self._open_request(method, url, body, headers or {})
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             fault = fault_of_error(error, self._host_and_port, self.limits)
         # Raised outside the handler, because `__context__` would hold the request with the key.
         raise ProviderError(fault)
 
     def _open_request(
-        self, method: str, url: str, body: bytes | None, kind: str | None
+        self, method: str, url: str, body: bytes | None, more: Mapping[str, Secret]
     ) -> "aiohttp.client._RequestContextManager":
         # Not a coroutine: its variables hold secrets, which must not appear in a traceback.
         line = self._current_session()
         # aiohttp warns about large bodies unless they are files, which it sends in chunks.
         data = body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body)
-        headers = self._request_headers() | ({"Content-Type": kind} if kind else {})
+        headers = self._request_headers(more)
         return line.session.request(
             method, url, data=data, headers=headers, proxy=line.proxy, allow_redirects=False
         )
@@ -423,6 +563,26 @@ class OpenAICompatible:
         if fault is not None:
             raise ProviderError(fault)
         return bytes(received)
+
+
+def _learned_api(lessons: tuple[str, ...]) -> str:
+    """Return the API that the refusals of a model demanded; blank if there is none."""
+    found = (lesson for lesson in reversed(lessons) if lesson.startswith(_API_LESSON))
+    return next(found, "").removeprefix(_API_LESSON)
+
+
+async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def _translate_chunks(
+    stream: ChatStream, chunks: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        if data := stream.feed(chunk):
+            yield data
+    if data := stream.close():
+        yield data
 
 
 async def _drain(content: "aiohttp.StreamReader") -> None:

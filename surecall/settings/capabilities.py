@@ -12,12 +12,11 @@ import msgspec
 from surecall.settings.providers import provider_table
 from surecall.values.errors import ConfigError
 from surecall.values.family import suggestion_text
+from surecall.values.text import estimate_tokens as estimate_tokens  # noqa: PLC0414  # re-exported
 from surecall.values.types import JSON
 
 # An endpoint of no listed provider; it gets the conservative defaults.
 CUSTOM: Final = "custom"
-
-_BYTES_PER_TOKEN = 4
 
 _SEPARATORS: Final = str.maketrans("-._", "   ")
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.internal"})
@@ -96,13 +95,6 @@ def capabilities_for(provider: str, model: str = "", **overrides: object) -> Cap
         return msgspec.convert(facts | overrides, Capabilities)
     except msgspec.ValidationError as problem:
         raise ConfigError(f"capabilities of {provider}: {problem}") from problem
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate the number of tokens in a text: a quarter of its bytes, rounded up."""
-    # Model output may contain lone surrogates, which strict UTF-8 cannot encode.
-    size = len(text.encode("utf-8", "surrogatepass"))
-    return -(-size // _BYTES_PER_TOKEN)
 
 
 def budget_problem(tokens: int, capabilities: Capabilities) -> str | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from surecall.parsing.budget import MAX_BYTES, MAX_VALUES
 from surecall.values.errors import ConfigError, Fault
+from surecall.values.family import unknown_name_message
 from surecall.values.types import Secret
 
 # Host names and loopback addresses.
@@ -50,6 +51,13 @@ def is_loopback(host: str) -> bool:
 # Everything is validated before a request is sent. Error messages never quote a secret.
 
 CHAT_COMPLETIONS_PATH = "chat/completions"
+AUTO_API, CHAT_API, RESPONSES_API, MESSAGES_API = "auto", "chat", "responses", "messages"
+UPSTREAM_APIS: Final = (AUTO_API, CHAT_API, RESPONSES_API, MESSAGES_API)
+_API_PATHS: Final = {
+    CHAT_API: f"/{CHAT_COMPLETIONS_PATH}",
+    RESPONSES_API: "/responses",
+    MESSAGES_API: "/messages",
+}
 MODELS_PATH = "models"
 REDACTED: Final = "..."
 _PORTS: Final = {"http": 80, "https": 443}
@@ -152,14 +160,31 @@ def parse_base_url(base_url: str) -> SplitResult:
         ),
         "base_url contains a space or a control character": not text.isprintable() or " " in text,
         "base_url has a fragment (#…); remove it": bool(parts.fragment),
-        f"base_url ends with /{CHAT_COMPLETIONS_PATH}; remove that, it is added to every request": (
-            parts.path.rstrip("/").endswith(f"/{CHAT_COMPLETIONS_PATH}")
-        ),
     }
     for sentence, found in problems.items():
         if found:
             raise ConfigError(sentence)
     return parts
+
+
+def split_api_path(parts: SplitResult) -> tuple[SplitResult, str]:
+    """Split the path of an API, such as `/responses`, off a URL; blank if it has none."""
+    path = parts.path.rstrip("/")
+    for name, suffix in _API_PATHS.items():
+        if path.endswith(suffix):
+            return parts._replace(path=path.removesuffix(suffix)), name
+    return parts, ""
+
+
+def resolve_api(given: str, found: str) -> str:
+    """Return the upstream API: the one of the address, or the given one."""
+    if given not in UPSTREAM_APIS:
+        raise ConfigError(unknown_name_message("api", str(given), UPSTREAM_APIS))
+    if found and given not in {AUTO_API, found}:
+        raise ConfigError(
+            f"base_url is the address of the {found} API, but api is {given}; remove one of them"
+        )
+    return found or given
 
 
 def _scheme_hint(text: str) -> str:

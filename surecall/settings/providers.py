@@ -8,7 +8,7 @@ from itertools import groupby
 
 import msgspec
 
-from surecall.settings.catalog import parse_entries, parse_tables, read_packaged
+from surecall.settings.catalog import matches_any, parse_entries, parse_tables, read_packaged
 from surecall.values.types import JSON
 
 
@@ -29,6 +29,15 @@ class OpenRouterModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     prefix: str
     takes: JSON
+
+
+class UpstreamApiRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The API of a provider's models, where it is not chat completions. `models` are patterns."""
+
+    provider: str
+    models: tuple[str, ...]
+    api: str
+    only_with_tools: bool = False
 
 
 class ProviderFact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +66,7 @@ class ProviderTable(msgspec.Struct, frozen=True):
 
     rows: tuple[Provider, ...]
     models: tuple[OpenRouterModel, ...]
+    upstream_apis: tuple[UpstreamApiRule, ...]
     by_name: dict[str, Provider]
     by_alias: dict[str, str]
     by_domain: dict[str, str]
@@ -66,16 +76,34 @@ class ProviderTable(msgspec.Struct, frozen=True):
 @cache
 def provider_table() -> ProviderTable:
     """Return the providers that ship with the package."""
-    tables = parse_tables(read_packaged("providers.toml"), ("provider", "openrouter_model"))
+    names = ("provider", "openrouter_model", "upstream_api")
+    tables = parse_tables(read_packaged("providers.toml"), names)
     rows = parse_entries(tables, "provider", Provider)
     return ProviderTable(
         rows,
         parse_entries(tables, "openrouter_model", OpenRouterModel),
+        parse_entries(tables, "upstream_api", UpstreamApiRule),
         {row.name: row for row in rows},
         {alias: row.name for row in rows for alias in (row.name.replace("_", ""), *row.aliases)},
         {domain: row.name for row in rows for domain in row.domains},
         {row.local_port: row.name for row in rows if row.local_port},
     )
+
+
+def upstream_api_rules(provider: str) -> tuple[UpstreamApiRule, ...]:
+    """Return the rules of a provider about the APIs of its models."""
+    return tuple(rule for rule in provider_table().upstream_apis if rule.provider == provider)
+
+
+def upstream_api(rules: tuple[UpstreamApiRule, ...], model: str, *, has_tools: bool) -> str:
+    """Return the API for a request, by the first rule that fits; `chat` without one."""
+    fitting = (
+        rule.api
+        for rule in rules
+        if (has_tools or not rule.only_with_tools)
+        and any(matches_any(pattern, (model,)) for pattern in rule.models)
+    )
+    return next(fitting, "chat")
 
 
 @cache

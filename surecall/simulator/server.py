@@ -3,8 +3,9 @@
     with Simulator(seed=7) as simulator:
         client = OpenAICompatible(simulator.url)
 
-The `model` of a request names the persona. Routes: `POST /v1/chat/completions`, plain or streamed,
-`GET /v1/models`, `GET /health`, and `GET` or `DELETE /violations` for the violations in requests.
+The `model` of a request names the persona. Routes: `POST /v1/chat/completions`, `/v1/responses` and
+`/v1/messages`, plain or streamed, `GET /v1/models`, `GET /health`, and `GET` or `DELETE
+/violations` for the violations in requests.
 `aiohttp` is imported inside functions, so that listing the personas does not load it.
 """
 
@@ -24,6 +25,16 @@ import msgspec
 from surecall.runtime.http_server import HttpServer
 from surecall.settings.connection import LOOPBACK, is_loopback
 from surecall.simulator.faults.stream_fault import apply_stream_fault
+from surecall.simulator.native_apis import (
+    NATIVE_FAULTS,
+    SERVED_APIS,
+    ServedApi,
+    faulty_reply,
+    missing_seals,
+    native_reply,
+    native_rules,
+    seal_reply,
+)
 from surecall.simulator.personas.persona import (
     RETRIED,
     Persona,
@@ -33,6 +44,7 @@ from surecall.simulator.personas.persona import (
 )
 from surecall.simulator.personas.persona_catalog import (
     PERSONAS,
+    PREFIX,
     find_persona,
     persona_for,
     unknown_persona,
@@ -56,6 +68,7 @@ from surecall.values.errors import ConfigError
 from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
 from surecall.values.types import JSON
 from surecall.values.version import __version__
+from surecall.wire.apis.adapter import ClientRequest, ErrorReply, InvalidRequest
 from surecall.wire.content_parts import text_of
 
 # Encoding: the bytes of a response, in the pieces in which a transport fault sends them.
@@ -209,6 +222,8 @@ class Simulator(HttpServer):
 
     def _add_routes(self, app: "web.Application") -> None:
         app.router.add_post("/v1/chat/completions", self._handle_completion)
+        for path in SERVED_APIS:
+            app.router.add_post(path, self._handle_native)
         app.router.add_get("/v1/models", self._list_models)
         app.router.add_get("/health", self._report_health)
         app.router.add_get("/violations", self._list_violations)
@@ -237,6 +252,8 @@ class Simulator(HttpServer):
         if refusal := refused_wording(persona.refuses, persona.wording, body):
             return _json_response(400, error_body(refusal))
         rules = PROVIDER_RULES[persona.rules]
+        if persona.reasons_with_tools and is_reasoning_with_tools(body):
+            return _json_response(400, reasoning_refusal(persona.id.removeprefix(f"{PREFIX}like-")))
         if violations := [*check_request(body, rules), *check_streaming(body)]:
             self._record_violations(persona, violations)
             return _json_response(*refusal_response(rules, violations[0]))
@@ -244,11 +261,73 @@ class Simulator(HttpServer):
         fault = TRANSPORT_FAULTS.get(reply.fault, NO_FAULT)
         answer = _encode_reply(fault, reply.body, body)
         self.faults[reply.fault] += reply.fault != "" and answer.is_faulty
+        return await self._send_answer(request, fault, answer)
+
+    async def _send_answer(
+        self, request: "web.Request", fault: TransportFault, answer: ResponseBytes
+    ) -> "web.StreamResponse":
         self._open_requests[id(request)] = request
         try:
             return await self._deliver(request, fault, answer)
         finally:
             self._open_requests.pop(id(request))
+
+    async def _handle_native(self, request: "web.Request") -> "web.StreamResponse":
+        """Answer a request in the Responses or the Messages API."""
+        served = SERVED_APIS[request.path]
+        try:
+            asked = served.adapter.parse(await request.read())
+        except InvalidRequest as refused:
+            return _native_refusal(served, refused.status, refused.message, refused.param)
+        self._request_count += 1
+        self.requests.append(asked.client_body)
+        model = str(asked.body.get("model"))
+        persona = persona_for(model, self.default)
+        if persona is None:
+            return _native_refusal(served, 404, unknown_persona(model[:64]), "model")
+        violations = [
+            *served.check(asked.client_body),
+            *check_request(asked.body, native_rules(PROVIDER_RULES[persona.rules])),
+            *(missing_seals(asked.body) if persona.reasons_with_tools else ()),
+        ]
+        if violations:
+            self._record_violations(persona, violations)
+            return _native_refusal(served, 400, violations[0].message, violations[0].where)
+        fault, answer = self._native_answer(served, persona, asked)
+        return await self._send_answer(request, fault, answer)
+
+    def _native_answer(
+        self, served: ServedApi, persona: Persona, asked: ClientRequest
+    ) -> tuple[TransportFault, ResponseBytes]:
+        """Encode a persona's reply; a fault that a retry fixes occurs once per position."""
+        place = f"native\0{_conversation_position(persona, asked.body)}"
+        reply = self._persona_reply(persona, asked.body)
+        fault = TRANSPORT_FAULTS.get(reply.fault, NO_FAULT)
+        body = seal_reply(reply.body, place) if persona.reasons_with_tools else reply.body
+        native = native_reply(served.adapter, asked, body)
+        if fault.status is not None or native is body:
+            return fault, encode_response(fault, native, reply_status(native))
+        name = self._native_fault(persona, place, streamed=asked.stream)
+        self.faults[name or reply.fault] += bool(name or reply.fault)
+        if not asked.stream:
+            return fault, encode_response(fault, faulty_reply(native, name))
+        frames = served.encode_events(
+            faulty_reply(native, name), name, zlib.crc32(encode_body(native))
+        )
+        pieces = _split_frames(fault, frames)
+        return fault, ResponseBytes(200, _EVENT_STREAM_HEADERS, pieces)
+
+    def _native_fault(self, persona: Persona, place: str, *, streamed: bool) -> str:
+        """Return the fault that this reply shows, blank if there is none."""
+        name = persona.native_fault
+        if not name or (NATIVE_FAULTS[name].reply is None and not streamed):
+            return ""
+        if not NATIVE_FAULTS[name].is_retried:
+            return name
+        if self._recovered_positions.pop(place, name) is None:
+            return ""
+        self._record_position(place)
+        return name
 
     def _record_violations(self, persona: Persona, violations: list[Violation]) -> None:
         for violation in violations:
@@ -267,10 +346,13 @@ class Simulator(HttpServer):
             reply = PersonaReply(reply.body)
         self._recovered_positions.pop(place, None)
         if reply.fault and not spare and fault_outcome(reply.fault) == RETRIED:
-            self._recovered_positions[place] = None
-            while len(self._recovered_positions) > _MAX_RECORDED:
-                self._recovered_positions.popitem(last=False)
+            self._record_position(place)
         return reply
+
+    def _record_position(self, place: str) -> None:
+        self._recovered_positions[place] = None
+        while len(self._recovered_positions) > _MAX_RECORDED:
+            self._recovered_positions.popitem(last=False)
 
     async def _deliver(
         self, request: "web.Request", fault: TransportFault, answer: ResponseBytes
@@ -335,6 +417,22 @@ class Simulator(HttpServer):
         return _json_response(200, {"deleted": count})
 
 
+def is_reasoning_with_tools(body: JSON) -> bool:
+    """Whether a chat request has function tools and does not turn reasoning off."""
+    return bool(body.get("tools")) and body.get("reasoning_effort") != "none"
+
+
+def reasoning_refusal(model: str) -> JSON:
+    """Return OpenAI's refusal of tools together with reasoning."""
+    message = (
+        f"Function tools with reasoning_effort are not supported for {model} in "
+        "/v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to "
+        "'none'."
+    )
+    fields = {"type": "invalid_request_error", "param": "reasoning_effort", "code": None}
+    return {"error": {"message": message} | fields}
+
+
 def reply_status(body: Any) -> int:
     """Return the HTTP status of a reply; Groq reports malformed calls with a 400."""
     match body:
@@ -372,6 +470,13 @@ def _encode_reply(fault: TransportFault, reply: Any, request: JSON) -> ResponseB
         return encode_response(fault, reply, reply_status(reply))
     seed = zlib.crc32(encode_body(reply))
     return encode_stream(fault, reply, usage=wants_usage(request), seed=seed)
+
+
+def _native_refusal(
+    served: ServedApi, status: int, message: str, param: str | None
+) -> "web.Response":
+    failure = ErrorReply(status, message, "invalid_request", param)
+    return _json_response(status, served.adapter.render_error(failure))
 
 
 def _json_response(status: int, body: Any) -> "web.Response":

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+_BYTES_PER_TOKEN = 4
+
 
 def join_surrogates(text: str) -> str:
     """Join surrogate pairs; replace lone surrogates, which UTF-8 cannot encode, with U+FFFD."""
@@ -30,6 +32,13 @@ def occurrences(text: str, part: str) -> Iterator[int]:
 def quantity(number: int, noun: str) -> str:
     """Return a count with its noun: `1 call`, `2 calls`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate the number of tokens in a text: a quarter of its bytes, rounded up."""
+    # Model output may contain lone surrogates, which strict UTF-8 cannot encode.
+    size = len(text.encode("utf-8", "surrogatepass"))
+    return -(-size // _BYTES_PER_TOKEN)
 
 
 # HTML entities, such as `&gt;`. The modules are imported late: few texts have any, and their table

@@ -4,6 +4,7 @@
     in its content    parts that are neither text nor a call           `Assistant.extra["content"]`
     in a call         signatures                                       `ToolCall.extra`
     in its function   signatures, too                                  `ToolCall.extra["function"]`
+    in other APIs     items that a chat message cannot hold            `Assistant.extra`
 
 It is sent back unchanged, and only to the endpoint and model that produced it. Fields that an
 endpoint is known to reject are left out.
@@ -16,6 +17,8 @@ from surecall.values.types import JSON, object_or_empty
 from surecall.wire.content_parts import parts_to_echo, reasoning_in
 
 CONTENT: Final = "content"
+# The turn of an API other than chat completions, see `wire.apis.native_turns`.
+NATIVE_TURN: Final = "native_turn"
 FUNCTION: Final = "function"
 DOCUMENTED_FIELDS: Final = frozenset({"role", CONTENT, "tool_calls", "function_call", "name"})
 DOCUMENTED_CALL_FIELDS: Final = frozenset({"id", "type", FUNCTION, "index"})
@@ -51,7 +54,7 @@ def _present_fields(mapping: JSON, documented: frozenset[str]) -> JSON:
 
 def fields_to_echo(extra: JSON, fields: Iterable[str] | None, withheld: Iterable[str]) -> JSON:
     """Return the fields to send back: all or only `fields`, except those in `withheld`."""
-    allowed = extra if fields is None else frozenset(fields)
+    allowed = extra if fields is None else {*fields, NATIVE_TURN}
     left_out = {*withheld, CONTENT, GUIDED_REASONING}
     # This field was built from the signed parts; the provider never sent it.
     if CONTENT in extra and extra.get(_REASONING) == reasoning_in(extra[CONTENT]):

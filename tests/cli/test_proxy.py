@@ -40,7 +40,6 @@ from tests.support.timing import PATIENCE_S, until
             ["--upstream", "localhost:1234"],
             'https://, not "localhost:1234"; write http://localhost:1234',
         ),
-        (["--upstream", "http://x/v1/chat/completions"], "--upstream ends with /chat/completions"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(run: Run, arguments: list[str], told: str) -> None:

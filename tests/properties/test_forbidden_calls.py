@@ -12,10 +12,6 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from surecall.proxy.apis.adapter import ApiAdapter
-from surecall.proxy.apis.chat_api import ChatApi
-from surecall.proxy.apis.messages_api import MessagesApi
-from surecall.proxy.apis.responses_api import ResponsesApi
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.repaired_reply import StreamedReply, is_passthrough
 from surecall.proxy.repair.request_history import ConversationMemory, TurnMemory
@@ -25,6 +21,10 @@ from surecall.proxy.serving.request_handler import StreamQueue
 from surecall.settings.connection import RetryPolicy
 from surecall.testing import ScriptedModel, streams
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ApiAdapter
+from surecall.wire.apis.chat_api import ChatApi
+from surecall.wire.apis.messages_api import MessagesApi
+from surecall.wire.apis.responses_api import ResponsesApi
 from surecall.wire.chat_format import encode
 from tests.support.generated import Broken, check, dice, many
 from tests.support.proxy import completion

@@ -6,13 +6,13 @@ import pytest
 
 from surecall.core.conversation_state import Stored, decode_state
 from surecall.parsing.arguments import parse_arguments
-from surecall.proxy.apis.adapter import InvalidRequest, decode_request
 from surecall.runtime.conversation import _checked_extras
 from surecall.runtime.recording import parse_trace
 from surecall.settings.contract import Contract, Need
 from surecall.tools.signatures import parse_signature
 from surecall.values.errors import ConfigError
 from surecall.values.types import ToolResult
+from surecall.wire.apis.adapter import InvalidRequest, decode_request
 from surecall.wire.chat_format import decode, parse_message
 from tests.support.costly_inputs import DEPTHS, nested, nested_text
 

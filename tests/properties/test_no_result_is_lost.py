@@ -14,10 +14,6 @@ import pytest
 from proof.invariants import request_problems
 from surecall.core.request_building import RequestBuilder
 from surecall.proxy import Proxy
-from surecall.proxy.apis.adapter import ApiAdapter
-from surecall.proxy.apis.chat_api import ChatApi
-from surecall.proxy.apis.messages_api import MessagesApi
-from surecall.proxy.apis.responses_api import ResponsesApi
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.request_history import build_entries
 from surecall.proxy.repair.upstream_request import RUNNER_FIELDS, UpstreamRequestWriter, build_tools
@@ -25,6 +21,10 @@ from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, ScriptedProvider, says
 from surecall.values.types import JSON, Plan
+from surecall.wire.apis.adapter import ApiAdapter
+from surecall.wire.apis.chat_api import ChatApi
+from surecall.wire.apis.messages_api import MessagesApi
+from surecall.wire.apis.responses_api import ResponsesApi
 from surecall.wire.chat_format import encode
 from tests.support.generated import Broken, check, dice, many
 from tests.support.proxy import PATHS, History, Output, known, post, render, text_of_output

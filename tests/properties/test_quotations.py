@@ -14,15 +14,15 @@ import pytest
 from surecall import ToolCallingConfig, ToolRegistry
 from surecall.core.reply_parsing import parse_reply
 from surecall.parsing.quotations import as_text
-from surecall.proxy.apis.adapter import ApiAdapter
-from surecall.proxy.apis.chat_api import ChatApi
-from surecall.proxy.apis.messages_api import MessagesApi
-from surecall.proxy.apis.responses_api import ResponsesApi
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.request_history import build_entries
 from surecall.proxy.repair.upstream_request import build_tools
 from surecall.tools.registry import Toolbox, ToolDefinition
 from surecall.values.types import JSON, Assistant, Message, Plan, Reply, ToolCall, ToolResult, User
+from surecall.wire.apis.adapter import ApiAdapter
+from surecall.wire.apis.chat_api import ChatApi
+from surecall.wire.apis.messages_api import MessagesApi
+from surecall.wire.apis.responses_api import ResponsesApi
 from surecall.wire.chat_format import TEXT_CALL_ID_PREFIX, encode
 from surecall.wire.dialects import WEAK_ROWS, WRITERS
 from tests.support.disguises import DISGUISES, ENCODINGS, LAYOUTS

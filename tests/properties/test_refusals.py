@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from surecall import OpenAICompatible, ToolDefinition, ToolLoopRunner, replay
+from surecall import tool as tool_function
 from surecall.proxy import Proxy
 from surecall.simulator import Simulator
 from surecall.simulator.personas.persona_catalog import REFUSING_PERSONAS
@@ -250,16 +251,38 @@ def test_a_run_learns_a_refusal_with_one_extra_request(feature: str, wording: st
             [ToolDefinition("t", "Look.", parameters=parameters, handler=lambda **_: "ok")],
             **RUNS.get(feature, {}),
         )
-        counts = []
-        for _ in range(2):
-            before = len(simulator.requests)
-            result = runner.run_sync("Look at x.")
-            counts.append(len(simulator.requests) - before)
-            assert result.stop_reason == "final"
+        first = runner.run_sync("Look at x.")
+        count = len(simulator.requests)
+        second = runner.run_sync("Look at x.")
 
+    assert (first.stop_reason, second.stop_reason) == ("final", "final")
     assert not simulator.violations
-    assert counts[0] == counts[1] + 1
-    assert replay(result.trace).run == result.run
+    assert count == len(simulator.requests) - count + 1
+    assert replay(first.trace).run == first.run
+
+
+@tool_function
+def ping(city: str) -> str:
+    """Look at a city."""
+    return f"{city} is fine"
+
+
+def test_a_model_that_refuses_tools_on_chat_is_called_through_the_api_that_it_names() -> None:
+    with Simulator() as simulator:
+        client = OpenAICompatible(simulator.url)
+        runner = ToolLoopRunner(
+            client, "sim/like-gpt-5.6", [ping], llm_options_defaults={"reasoning_effort": "high"}
+        )
+        results = [runner.run_sync("Look at x.") for _ in range(2)]
+        requests = list(simulator.requests)
+
+    assert [result.stop_reason for result in results] == ["final", "final"]
+    assert not simulator.violations
+    assert client.lessons["sim/like-gpt-5.6"] == ("api:responses",)
+    assert ["messages" in request for request in requests][:2] == [True, False]
+    assert not any("messages" in request for request in requests[1:])
+    # Its reasoning came back unchanged: the persona would have refused the next request.
+    assert len(results[0].tool_calls) > 0
 
 
 def test_every_feature_has_a_request() -> None:

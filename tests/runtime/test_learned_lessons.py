@@ -172,6 +172,26 @@ def test_a_file_of_a_newer_version_is_neither_used_nor_changed(path: Path) -> No
     assert path.read_bytes() == before
 
 
+def test_a_lesson_that_is_dropped_is_removed_from_the_file(path: Path) -> None:
+    book = LessonBook(HOST, LessonStore(path))
+    book["m"] = ("api:responses", "temperature")
+    book["m"] = ("temperature",)
+
+    assert [each.lesson for each in LessonStore(path).read()] == ["temperature"]
+    assert len(book) == 1
+
+
+def test_what_was_learned_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    book = LessonBook(HOST, None)
+    book["m"] = ("api:responses",)
+    book["m"] = ("api:responses",)
+
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"m at {HOST} refused a request: surecall now uses the responses API"
+    )
+
+
 def test_a_directory_that_cannot_be_written_is_no_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     book = LessonBook(HOST, LessonStore(tmp_path / "file" / "lessons.db"))
@@ -203,9 +223,10 @@ import os, signal, sys, time
 from pathlib import Path
 from surecall.runtime.learned_lessons import LessonBook, LessonStore
 book = LessonBook("https://api.example.com/v1", LessonStore(Path(sys.argv[1])))
-for number in range(10_000):
-    book["m"] = (f"option_{number}",)
+for number in range(400):
+    book["m"] = (*book.get("m", ()), f"option_{number}")
     print(number, flush=True)
+time.sleep(600)
 """
 
 
@@ -276,6 +297,16 @@ def test_a_file_that_is_not_of_lessons_is_rejected(data: bytes, said: str) -> No
 
 def fault(message: str) -> Fault:
     return Fault(ErrorCode.BAD_REQUEST, message, 400)
+
+
+def test_a_switch_of_api_is_known_to_the_client_at_once_and_undone_if_it_does_not_help() -> None:
+    cache: dict[str, tuple[str, ...]] = {}
+    learner = LessonLearner(cache, "m")
+    learner.learn(fault("no"), lambda _, __: ("api:responses",))
+    assert cache == {"m": ("api:responses",)}
+    learner.learn(fault("no"), lambda _, __: ())
+
+    assert cache == {"m": ()}
 
 
 def suggestions(*names: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from surecall.settings.connection import Limits, RetryPolicy
 from surecall.testing import ScriptedProvider, failure, says
 from surecall.values.errors import ConfigError, ErrorCode, ProviderError
 from surecall.values.types import HttpResponse, Secret
+from tests.support.proxy import RawUpstream
 from tests.support.servers import (
     BOMB,
     CHUNKED,
@@ -87,7 +89,6 @@ def test_a_prefix_is_never_doubled(prefix: str, slashes: int) -> None:
         ("http://ho st", "space or a control character"),
         ("http://host/\x00", "space or a control character"),
         ("http://host/#hunter2", "fragment"),
-        ("http://host/v1/chat/completions/", "remove that"),
     ],
 )
 def test_a_bad_address_is_refused_and_not_quoted(base: str, sentence: str) -> None:
@@ -464,3 +465,136 @@ def test_an_endpoint_that_echoes_the_query_does_not_get_it_into_an_error(
     assert isinstance(failure.value, RunFailed)
     told = f"{failure.value} {failure.value.fault!r} {failure.value.result!r}"
     assert [word for word in ("canary", "47", "abcdEF") if word in told] == []
+
+
+# Other APIs than chat completions
+
+ASKED = b'{"model":"m","messages":[{"role":"user","content":"Hi."}]}'
+MESSAGE = {"content": [{"type": "text", "text": "Hello."}], "stop_reason": "end_turn"}
+TOOLS = b'{"model":"gpt-5.6","tools":[{}],"messages":[]}'
+JSON_TYPE = {"Content-Type": "application/json"}
+
+
+def given_to(upstream: RawUpstream) -> tuple[str, dict[str, str], Any]:
+    _, path, headers, data = upstream.requests[-1]
+    return path, headers, msgspec.json.decode(data)
+
+
+def streamed_by(client: OpenAICompatible, body: bytes) -> tuple[int, bytes]:
+    async def main() -> tuple[int, bytes]:
+        async with client.stream(body) as incoming:
+            return incoming.status, b"".join([chunk async for chunk in incoming.chunks])
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("base", "api", "url"),
+    [
+        ("http://host/v1/responses", "responses", "http://host/v1/responses"),
+        ("http://host/x/messages/", "messages", "http://host/x/messages"),
+        ("http://host/v1/chat/completions", "chat", "http://host/v1/chat/completions"),
+        ("http://host/messages?a=1", "messages", "http://host/messages?a=1"),
+    ],
+)
+def test_an_address_of_an_api_is_complete(base: str, api: str, url: str) -> None:
+    client = OpenAICompatible(base)
+    assert client.api == client.usual_api == api
+    path = {"chat": "chat/completions"}.get(api, api)
+    assert client.url(path) == url
+
+
+def test_the_api_depends_on_the_address_the_model_and_the_lessons() -> None:
+    def name(client: OpenAICompatible, body: bytes = TOOLS) -> str:
+        api = client.native_api(body)
+        return "chat" if api is None else api.name
+
+    openai, plain = OpenAICompatible("https://api.openai.com"), OpenAICompatible("http://host")
+    assert name(OpenAICompatible("https://api.anthropic.com")) == "messages"
+    assert OpenAICompatible("https://api.anthropic.com").usual_api == "messages"
+    assert name(OpenAICompatible("https://api.anthropic.com", api="chat")) == "chat"
+    assert (name(openai), name(openai, ASKED), name(openai, b"{")) == ("responses", "chat", "chat")
+    assert openai.usual_api == plain.usual_api == "chat"
+    assert name(plain) == "chat"
+    plain.lessons["gpt-5.6"] = ("stream", "api:messages", "api:responses", "top_p")
+    assert (name(plain), name(plain, ASKED)) == ("responses", "chat")
+
+
+def test_a_request_goes_out_in_the_api_and_its_answer_comes_back_as_a_chat_completion() -> None:
+    with RawUpstream((200, JSON_TYPE, msgspec.json.encode(MESSAGE))) as upstream:
+        client = OpenAICompatible(upstream.url, KEY, api="messages", headers={"X-Mine": "1"})
+        answer = asyncio.run(client.send(ASKED))
+        asyncio.run(client.models())
+        assert upstream.requests[-1][2]["anthropic-version"]
+        upstream.requests.pop()
+        path, headers, body = given_to(upstream)
+        status, data = streamed_by(client, ASKED)
+
+    assert path == "/v1/messages"
+    assert body["messages"] == [{"role": "user", "content": "Hi."}]
+    assert headers["x-api-key"] == KEY
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert (headers["anthropic-version"], headers["x-mine"]) == ("2023-06-01", "1")
+    assert msgspec.json.decode(answer.body)["choices"][0]["message"]["content"] == "Hello."
+    assert (status, data) == (200, answer.body)
+
+
+def test_anthropic_gets_the_key_in_one_header() -> None:
+    client = OpenAICompatible("https://api.anthropic.com", KEY)
+    headers = client._request_headers(client._native_headers("messages"))
+    assert headers["x-api-key"] == KEY
+    assert "Authorization" not in headers
+    assert OpenAICompatible("https://api.anthropic.com")._native_headers("messages").keys() == {
+        "anthropic-version"
+    }
+
+
+def test_a_stream_is_translated_as_it_arrives() -> None:
+    body = {
+        "type": "response.completed",
+        "response": {"id": "r", "output": [], "status": "completed"},
+    }
+    data = b"data: " + msgspec.json.encode(body) + b"\n\n"
+    with RawUpstream((200, {"Content-Type": "text/event-stream"}, data)) as upstream:
+        client = OpenAICompatible(upstream.url, api="responses")
+        status, chunks = streamed_by(client, ASKED)
+        assert given_to(upstream)[0] == "/v1/responses"
+    assert status == 200
+    assert chunks.endswith(b"data: [DONE]\n\n")
+
+
+def test_errors_of_another_api_pass_unchanged() -> None:
+    data = b'{"type":"error","error":{"type":"overloaded_error","message":"Busy."}}'
+    with RawUpstream((529, JSON_TYPE, data)) as upstream:
+        client = OpenAICompatible(upstream.url, api="messages")
+        assert asyncio.run(client.send(ASKED)).body == data
+        assert streamed_by(client, ASKED) == (529, data)
+
+
+def test_a_request_that_the_api_cannot_express_is_refused_and_not_sent() -> None:
+    audio = b'{"model":"m","messages":[{"role":"user","content":[{"type":"input_audio"}]}]}'
+    with RawUpstream((200, JSON_TYPE, b"{}")) as upstream:
+        client = OpenAICompatible(upstream.url, api="messages")
+        answer = asyncio.run(client.send(audio))
+        assert streamed_by(client, audio) == (400, answer.body)
+        assert not upstream.requests
+    assert answer.status == 400
+    assert b"input_audio" in answer.body
+
+
+def test_a_saved_turn_is_not_sent_to_chat_completions() -> None:
+    saved = b'{"role":"assistant","content":"A","native_turn":{"api":"messages","items":[]}}'
+    body = b'{"model":"m","messages":[' + saved + b"]}"
+    with RawUpstream((200, JSON_TYPE, b"{}")) as upstream:
+        client = OpenAICompatible(upstream.url)
+        asyncio.run(client.send(body))
+        assert given_to(upstream)[2]["messages"] == [{"role": "assistant", "content": "A"}]
+        streamed_by(client, body)
+        assert given_to(upstream)[2]["messages"] == [{"role": "assistant", "content": "A"}]
+
+
+def test_a_large_answer_is_translated_in_a_thread() -> None:
+    long = MESSAGE | {"content": [{"type": "text", "text": "x" * 200_000}]}
+    with RawUpstream((200, JSON_TYPE, msgspec.json.encode(long))) as upstream:
+        answer = asyncio.run(OpenAICompatible(upstream.url, api="messages").send(ASKED))
+    assert len(msgspec.json.decode(answer.body)["choices"][0]["message"]["content"]) == 200_000

@@ -12,6 +12,8 @@ from surecall.settings.connection import (
     parse_base_url,
     query_secrets,
     redact_url,
+    resolve_api,
+    split_api_path,
     split_host,
     url_origin,
 )
@@ -236,3 +238,31 @@ def test_an_address_is_told_from_a_name() -> None:
 )
 def test_a_host_is_split_into_name_and_port(host: str, name: str, port: int) -> None:
     assert split_host(host) == (name, port)
+
+
+# The API of an address
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "api"),
+    [
+        ("https://h/v1", "/v1", ""),
+        ("https://h/v1/chat/completions/", "/v1", "chat"),
+        ("https://h/v1/responses", "/v1", "responses"),
+        ("https://h/v1/messages?x=1", "/v1", "messages"),
+        ("https://h/messages", "", "messages"),
+        ("https://h/xmessages", "/xmessages", ""),
+    ],
+)
+def test_an_address_may_name_its_api(url: str, path: str, api: str) -> None:
+    parts, found = split_api_path(parse_base_url(url))
+    assert (parts.path.rstrip("/"), found) == (path, api)
+
+
+def test_the_api_of_the_address_must_be_the_given_one() -> None:
+    assert resolve_api("auto", "") == "auto"
+    assert resolve_api("auto", "messages") == resolve_api("messages", "messages") == "messages"
+    with pytest.raises(ConfigError, match="remove one of them"):
+        resolve_api("chat", "messages")
+    with pytest.raises(ConfigError, match="responses"):
+        resolve_api("response", "")

@@ -3,7 +3,15 @@
 import pytest
 
 from surecall.settings.capabilities import Capabilities
-from surecall.settings.providers import Provider, ProviderFact, facts_by_provider, provider_table
+from surecall.settings.connection import UPSTREAM_APIS
+from surecall.settings.providers import (
+    Provider,
+    ProviderFact,
+    facts_by_provider,
+    provider_table,
+    upstream_api,
+    upstream_api_rules,
+)
 from surecall.simulator.provider_rules import PROVIDER_RULES
 
 # The rows of the providers: no two are mixed up, and all say only what can be said
@@ -64,3 +72,30 @@ def test_every_fact_is_a_sentence_with_a_source(fact: ProviderFact) -> None:
 def test_facts_are_told_of_known_providers_in_the_order_of_the_rows() -> None:
     assert list(KNOWN) == [name for name in provider_table().by_name if name in KNOWN]
     assert set(BY_ISSUES) <= KNOWN.keys()
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "has_tools", "api"),
+    [
+        ("anthropic", "claude-opus-4-8", False, "messages"),
+        ("openai", "gpt-5.6-terra", True, "responses"),
+        ("openai", "gpt-5.6-terra", False, "chat"),
+        ("openai", "gpt-5.2", True, "chat"),
+        ("openai", "gpt-5.1-codex-max", False, "responses"),
+        ("bedrock", "openai.gpt-5.5", False, "responses"),
+        ("bedrock", "openai.gpt-oss-120b", True, "chat"),
+        ("custom", "gpt-5.6", True, "chat"),
+    ],
+)
+def test_some_models_need_another_api(
+    provider: str, model: str, *, has_tools: bool, api: str
+) -> None:
+    rules = upstream_api_rules(provider)
+    assert upstream_api(rules, model, has_tools=has_tools) == api
+
+
+def test_the_rules_about_apis_name_known_providers_and_apis() -> None:
+    table = provider_table()
+    for rule in table.upstream_apis:
+        assert rule.provider in table.by_name
+        assert rule.api in UPSTREAM_APIS

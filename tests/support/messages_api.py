@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from surecall.proxy.apis.adapter import ClientRequest
-from surecall.proxy.apis.messages_api import MessagesApi
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ClientRequest
+from surecall.wire.apis.messages_api import MessagesApi
 
 FACE = MessagesApi()
 TOOL = {"name": "add", "description": "Adds.", "input_schema": {"type": "object"}}

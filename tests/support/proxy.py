@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from surecall.proxy.apis.adapter import ClientRequest
-from surecall.proxy.apis.chat_api import ChatApi
 from surecall.proxy.repair.request_history import (
     ConversationMemory,
     HistoryEntry,
@@ -19,6 +17,8 @@ from surecall.proxy.repair.request_history import (
     build_entries,
 )
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ClientRequest
+from surecall.wire.apis.chat_api import ChatApi
 from surecall.wire.chat_format import encode
 
 # Requests and turns for the tests of the proxy

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from surecall.proxy.apis.adapter import ClientRequest, EventWriter
-from surecall.proxy.apis.responses_api import ResponsesApi
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ClientRequest, EventWriter
+from surecall.wire.apis.responses_api import ResponsesApi
 
 FACE = ResponsesApi()
 HEAD: JSON = {"id": "chatcmpl-7", "created": 1_700_000_000, "model": "m"}

@@ -14,7 +14,7 @@ from surecall.eval.settings.fields import (
 )
 from surecall.eval.settings.value_parsers import AUTO, LOCAL, SIMULATOR
 from surecall.settings.capabilities import CUSTOM, canonical_provider, provider_for_url
-from surecall.settings.connection import Limits, url_origin
+from surecall.settings.connection import AUTO_API, Limits, url_origin
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical_name
 from surecall.values.types import Secret
@@ -42,6 +42,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     is_explicit: bool = False
     model: str = ""
     build: str = ""
+    api: str = AUTO_API
 
     @property
     def is_local(self) -> bool:
@@ -65,7 +66,9 @@ def resolve_endpoint(settings: Settings) -> Endpoint:
     if base_url == LOCAL:
         return _local_endpoint(settings)
     if base_url == SIMULATOR:
-        return Endpoint(SIMULATOR, settings.api_prefix, SIMULATOR, is_simulated=True)
+        return Endpoint(
+            SIMULATOR, settings.api_prefix, SIMULATOR, is_simulated=True, api=settings.api
+        )
     provider = canonical_provider(settings.endpoint) or provider_for_url(base_url) or CUSTOM
     if is_openrouter(base_url) and settings.api_key is None:
         raise ConfigError(
@@ -79,6 +82,7 @@ def resolve_endpoint(settings: Settings) -> Endpoint:
         provider,
         settings.api_key,
         is_explicit=bool(settings.base_url),
+        api=settings.api,
     )
 
 

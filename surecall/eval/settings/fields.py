@@ -17,6 +17,7 @@ from surecall.eval.settings import value_parsers as read
 from surecall.eval.settings.value_parsers import Gate, Parser, Shard
 from surecall.settings.capabilities import canonical_provider
 from surecall.settings.config import ToolFailurePolicy, ToolUseMode
+from surecall.settings.connection import AUTO_API, UPSTREAM_APIS
 from surecall.values.family import canonical_name
 from surecall.values.types import JSON, Secret
 
@@ -110,6 +111,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # Where
     api_key: Secret | None = None
     base_url: str = ""
+    api: str = AUTO_API
     api_prefix: str = "/v1"
     endpoint: str = ""
     gguf: str = ""
@@ -330,6 +332,13 @@ _ENDPOINT = _make_fields(
         "Path after the URL, unless the URL ends with it; may be empty.",
         "shapes",
         "blank",
+    ),
+    (
+        "api",
+        "--api NAME",
+        read.choice_parser("api", UPSTREAM_APIS),
+        "API of the endpoint: auto, chat, responses, or messages.",
+        "shapes",
     ),
     ("http_referer", "--http-referer URL", read.parse_text, "The header HTTP-Referer."),
     ("x_title", "--x-title TEXT", read.parse_text, "The header X-Title."),

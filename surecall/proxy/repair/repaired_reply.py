@@ -6,9 +6,9 @@ from typing import Any, Final
 import msgspec
 
 from surecall.core.streaming import CallAnnounced, DisplayDelta, TextWithdrawn
-from surecall.proxy.apis.adapter import ErrorReply, EventWriter
 from surecall.values.nesting import decode_json
 from surecall.values.types import JSON, Assistant, ToolCall, Usage, is_blank, object_or_empty
+from surecall.wire.apis.adapter import ErrorReply, EventWriter
 from surecall.wire.assembler import ReasoningDelta, TextDelta
 from surecall.wire.chat_format import encode, name_and_arguments, raw_call_id, raw_calls
 from surecall.wire.content_parts import text_of

@@ -11,7 +11,6 @@ import msgspec
 from surecall.core.prompted import merge_contents
 from surecall.core.request_building import BRIDGE, Request
 from surecall.parsing.names import is_legal_name, legalized_name
-from surecall.proxy.apis.adapter import ClientRequest
 from surecall.proxy.repair.request_history import HistoryEntry
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.registry import Toolbox, ToolDefinition, ToolRegistry, specs_of
@@ -27,6 +26,7 @@ from surecall.values.types import (
     User,
     is_blank,
 )
+from surecall.wire.apis.adapter import ClientRequest
 from surecall.wire.chat_format import encode, render_message, render_tool, tool_choice_for
 from surecall.wire.request_adaptations import SHORT_IDS, adapt_body, rewrite_message
 from surecall.wire.transforms import MESSAGE, TOOL

@@ -28,7 +28,6 @@ from surecall.core.tool_search import (
     without_room_for,
     without_searches,
 )
-from surecall.proxy.apis.adapter import ClientRequest, ErrorReply
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.repaired_reply import DefaultHead, repair_completion
 from surecall.proxy.repair.request_history import (
@@ -56,6 +55,7 @@ from surecall.values.errors import ErrorCode, Fault
 from surecall.values.events import LlmRequestEndEvent, LlmRequestErrorEvent
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Assistant, Message, System, ToolCall, ToolResult, User
+from surecall.wire.apis.adapter import ClientRequest, ErrorReply
 from surecall.wire.chat_format import TEXT_CALL_ID_PREFIX, WireStyle, render_message
 from surecall.wire.history_repair import used_call_ids
 from surecall.wire.response import parse_choice

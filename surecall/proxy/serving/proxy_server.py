@@ -26,10 +26,6 @@ from typing import Any, ClassVar, Final
 import jinja2
 from aiohttp import web
 
-from surecall.proxy.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest
-from surecall.proxy.apis.chat_api import ChatApi
-from surecall.proxy.apis.messages_api import MessagesApi
-from surecall.proxy.apis.responses_api import ResponsesApi
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.repaired_reply import is_passthrough
 from surecall.proxy.repair.request_history import TurnMemory
@@ -47,9 +43,21 @@ from surecall.proxy.serving.upstream import Upstream
 from surecall.runtime.http_server import NO_FRAMES_POLICY, HttpServer, page_headers
 from surecall.runtime.loopback_server import BODY_S, HEAD_S
 from surecall.settings.capabilities import canonical_provider, provider_for_url
-from surecall.settings.connection import DEFAULT_LIMITS, LOOPBACK, Limits, RetryPolicy, is_loopback
+from surecall.settings.connection import (
+    AUTO_API,
+    DEFAULT_LIMITS,
+    LOOPBACK,
+    MESSAGES_API,
+    Limits,
+    RetryPolicy,
+    is_loopback,
+)
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
+from surecall.wire.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest
+from surecall.wire.apis.chat_api import ChatApi
+from surecall.wire.apis.messages_api import MessagesApi
+from surecall.wire.apis.responses_api import ResponsesApi
 
 # The page with recent requests. Its address contains a secret token.
 #
@@ -95,9 +103,10 @@ _CHAT: Final = ChatApi()
 class Proxy(HttpServer):
     """A proxy for one upstream, in the running event loop or in its own thread.
 
-    `upstream` is the address of an OpenAI-compatible endpoint. `api_key` is the key to send there;
-    without one, the proxy forwards each client's key. `token` is a key that clients must send to
-    the proxy instead; it is required unless `host` is loopback. `settings` are the fields of
+    `upstream` is the address of an OpenAI-compatible endpoint, and `api` its API, as for
+    `OpenAICompatible`; clients may use another one. `api_key` is the key to send there; without
+    one, the proxy forwards each client's key. `token` is a key that clients must send to the proxy
+    instead; it is required unless `host` is loopback. `settings` are the fields of
     `ProxySettings`: `provider`, `presets`, `repair`, `guards`, `stream`, and `max_tools`.
     """
 
@@ -108,6 +117,7 @@ class Proxy(HttpServer):
         self,
         upstream: str,
         *,
+        api: str = AUTO_API,
         api_key: str | Secret | None = None,
         host: str = LOOPBACK,
         port: int = 0,
@@ -124,7 +134,7 @@ class Proxy(HttpServer):
         super().__init__(host, port, head_s=head_s, body_s=body_s)
         self.page = ""
         self.records = RequestLog(watch)
-        self._upstream = Upstream(upstream, api_key, limits=limits)
+        self._upstream = Upstream(upstream, api_key, api=api, limits=limits)
         self._context = ProxyContext(
             self._upstream,
             _build_settings(self._upstream.base_url, **settings),
@@ -136,7 +146,7 @@ class Proxy(HttpServer):
             _require_token(host, token),
         )
         self._page_token = secrets.token_urlsafe(_TOKEN_BYTES)
-        self._adapters = _build_adapters(self._context.settings.provider)
+        self._adapters = _build_adapters(self._context.settings.provider, self._upstream.usual_api)
 
     @property
     def upstream(self) -> str:
@@ -241,10 +251,11 @@ def _require_token(host: str, token: str | None) -> Secret | None:
     return None if token is None else Secret(token)
 
 
-def _build_adapters(provider: str) -> dict[str, ApiAdapter]:
-    keeps = provider in _CACHE_CONTROL_PROVIDERS
+def _build_adapters(provider: str, upstream_api: str) -> dict[str, ApiAdapter]:
+    is_same = upstream_api == MESSAGES_API
+    keeps = is_same or provider in _CACHE_CONTROL_PROVIDERS
     return {
         "/chat/completions": _CHAT,
         "/responses": ResponsesApi(),
-        "/messages": MessagesApi(keeps_cache_control=keeps),
+        "/messages": MessagesApi(keeps_cache_control=keeps, forwards_options=is_same),
     }

@@ -13,8 +13,6 @@ from aiohttp import web
 
 from surecall.core.lessons import request_lessons
 from surecall.core.streaming import DisplayDelta
-from surecall.proxy.apis.adapter import ApiAdapter, ClientRequest, ErrorReply
-from surecall.proxy.apis.chat_api import error_body
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.repaired_reply import StreamedReply
 from surecall.proxy.repair.request_history import ConversationMemory, TurnMemory
@@ -31,6 +29,8 @@ from surecall.settings.connection import RetryPolicy
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import Event, LlmRequestErrorEvent, LlmRequestStartEvent
 from surecall.values.types import JSON, HttpResponse, Secret
+from surecall.wire.apis.adapter import ApiAdapter, ClientRequest, ErrorReply
+from surecall.wire.apis.chat_api import error_body
 from surecall.wire.chat_format import decode, encode
 from surecall.wire.request_adaptations import adapt_body
 
@@ -271,8 +271,10 @@ class RequestHandler(_RecordedRequest):
 
     def _upstream_error(self, status: int) -> JSON | None:
         """Return the upstream's own error body, if the client uses the same API."""
-        last = self._upstream.last_answer
-        if not self._client_request.client_bytes or last is None or last.status != status:
+        last, data = self._upstream.last_answer, self._client_request.client_bytes
+        if not data or last is None or last.status != status:
+            return None
+        if self._upstream.native_api(data) is not None:
             return None
         try:
             body = decode(last.body)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
 from surecall.runtime.transport import Incoming, OpenAICompatible
-from surecall.settings.connection import wrap_headers
+from surecall.settings.connection import CHAT_COMPLETIONS_PATH, wrap_headers
 from surecall.values.nesting import decode_json
 from surecall.values.types import JSON, HttpResponse, Secret
 
@@ -38,6 +38,7 @@ RETURNED: Final = (
 )
 _RETURNED_PREFIXES: Final = ("x-ratelimit-",)
 _HEAD: Final = ("id", "created", "model", "system_fingerprint", "service_tier", "provider")
+_CHAT_PATH: Final = f"/{CHAT_COMPLETIONS_PATH}"
 _SUCCESS: Final = range(200, 300)
 # Bytes of a stream to search for its first event.
 _MAX_HEAD_BYTES: Final = 64 * 1024
@@ -108,9 +109,17 @@ class Upstream(OpenAICompatible):
     async def forward(
         self, method: str, path: str, body: bytes, kind: str | None
     ) -> AsyncIterator[Incoming]:
-        """Forward a request unchanged, and stream the response."""
+        """Forward a request unchanged, and stream the response.
+
+        A chat completion request for another API is translated, as for `send`.
+        """
+        if path.partition("?")[0] == _CHAT_PATH and self.native_api(body) is not None:
+            async with super().stream(body) as incoming:
+                yield incoming
+            return
+        more = {"Content-Type": Secret(kind)} if kind else {}
         async with self:
-            response = await self._send_request(method, self._with_query(path), body, kind)
+            response = await self._send_request(method, self._with_query(path), body, more)
             try:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 yield Incoming(response.status, headers, self._chunks(response.content))

@@ -119,6 +119,8 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     """A model of the simulator: its rules, its faults with their rates, and the expected outcome.
 
     `provider` and `imitates` are the provider and model whose presets a client should use.
+    `native_fault` occurs only in the Responses and the Messages API. With `reasons_with_tools`,
+    chat completions refuse tools, and the Responses API demands the reasoning back.
     """
 
     id: str
@@ -132,6 +134,8 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     imitates: str = ""
     faults: tuple[tuple[str, float], ...] = ()
     outcome: str = REPAIRED
+    native_fault: str = ""
+    reasons_with_tools: bool = False
 
 
 class PersonaReply(msgspec.Struct, frozen=True):

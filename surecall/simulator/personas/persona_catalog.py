@@ -8,6 +8,7 @@ sim/<behavior>         well-formed replies that do not follow the instructions
 sim/refuses-<feature>  refuses requests with this feature, in the words of real providers
 sim/quotes-<style>     no fault, but it quotes a call injected into a tool result
 sim/<habit>            several faults, in some conversations or replies: `sim/stops-early`
+sim/native-<fault>     a fault of the Responses and the Messages API; clean on chat completions
 sim/like-<family>      a mix that imitates a family of models; a simulation, not the model
 """
 
@@ -16,6 +17,7 @@ from typing import Final
 
 from surecall.settings.providers import facts_by_provider
 from surecall.simulator.faults import SHAPE_FAULTS, ShapeFault
+from surecall.simulator.native_apis import NATIVE_FAULTS
 from surecall.simulator.personas.behaviors import CONVERSATION_BEHAVIORS, Behavior
 from surecall.simulator.personas.injections import QUOTING_STYLES
 from surecall.simulator.personas.persona import OPT_IN, REPAIRED, REPLY_BEHAVIORS, RETRIED, Persona
@@ -290,6 +292,29 @@ CHAT_ONLY: Final = Persona(
     outcome=ErrorCode.NO_TOOL_USE_ENDPOINT,
 )
 
+# Not a mix either: it needs the Responses API for calls.
+REASONING: Final = Persona(
+    id=f"{PREFIX}like-gpt-5.6",
+    kind="native",
+    summary="a simulation of gpt-5.6: tools need the Responses API, and its reasoning back",
+    sources=("danny-avila/LibreChat#14355",),
+    provider="openai",
+    rules="openai",
+    outcome="mixed",
+    reasons_with_tools=True,
+)
+
+
+def _native_persona(fault: str) -> Persona:
+    found = NATIVE_FAULTS[fault]
+    return Persona(
+        id=f"{PREFIX}native-{fault}",
+        kind="native",
+        summary=f"{found.summary}, in the Responses and the Messages API",
+        outcome="mixed",
+        native_fault=fault,
+    )
+
 
 def _build_catalog() -> dict[str, Persona]:
     everyone = [
@@ -310,6 +335,8 @@ def _build_catalog() -> dict[str, Persona]:
         *SHOWCASES,
         *IMITATIONS,
         CHAT_ONLY,
+        REASONING,
+        *map(_native_persona, NATIVE_FAULTS),
     ]
     return {persona.id: persona for persona in everyone}
 

@@ -6,8 +6,6 @@ import msgspec
 import pytest
 
 from surecall.core.streaming import CallAnnounced, TextWithdrawn
-from surecall.proxy.apis.adapter import ErrorReply
-from surecall.proxy.apis.chat_api import ChatEventWriter
 from surecall.proxy.repair.repaired_reply import (
     DefaultHead,
     StreamedReply,
@@ -17,6 +15,8 @@ from surecall.proxy.repair.repaired_reply import (
 )
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Assistant, Problem, ToolCall, Usage
+from surecall.wire.apis.adapter import ErrorReply
+from surecall.wire.apis.chat_api import ChatEventWriter
 from surecall.wire.assembler import ReasoningDelta, TextDelta
 from surecall.wire.chat_format import encode
 from tests.support.proxy import USER, WEATHER, call, completion, said

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from surecall.core.request_building import Request
-from surecall.proxy.apis.adapter import ClientRequest
 from surecall.proxy.repair import upstream_request
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.request_history import build_entries
@@ -21,6 +20,7 @@ from surecall.proxy.repair.upstream_request import (
 )
 from surecall.settings.presets import raw
 from surecall.values.types import Assistant, Message, Plan, ToolCall, ToolResult, User
+from surecall.wire.apis.adapter import ClientRequest
 from surecall.wire.request_adaptations import TOOL_NAME
 from tests.support.proxy import USER, WEATHER, asked, call, known, result, said, tool
 

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from surecall.proxy.apis.adapter import ClientRequest
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.request_history import ConversationMemory, TurnMemory
 from surecall.proxy.repair.upstream_request import build_tools
@@ -20,6 +19,7 @@ from surecall.testing import (
     streams,
 )
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ClientRequest
 from surecall.wire.chat_format import encode
 from tests.support.proxy import WEATHER, asked, call, completion, known, result, said, tool
 

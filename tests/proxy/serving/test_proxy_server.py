@@ -8,10 +8,12 @@ import pytest
 from surecall.proxy import Proxy
 from surecall.proxy.serving.proxy_server import render_page
 from surecall.proxy.serving.request_records import Record, RequestLog
+from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedProvider, calls, says
 from surecall.values.errors import ConfigError
+from surecall.values.types import JSON
 from surecall.wire.chat_format import encode
-from tests.support.proxy import USER, RawUpstream, asked, completion, post, said, send
+from tests.support.proxy import USER, WEATHER, RawUpstream, asked, completion, post, said, send
 
 # The proxy's server: who comes in, where a request goes, and what comes back
 
@@ -237,3 +239,48 @@ def test_a_client_without_the_token_is_told_not_to_try_again(path: str) -> None:
 @pytest.mark.parametrize("path", PATHS)
 def test_a_client_that_sends_no_request_is_told_not_to_try_again(path: str) -> None:
     assert asyncio.run(refused(path, TOKEN)) == (400, "false")
+
+
+# An upstream with another API
+
+
+def test_a_request_that_needs_no_repair_is_translated_and_not_repaired() -> None:
+    body: JSON = {"model": "sim/clean", "messages": [USER]}
+    with Simulator() as simulator, Proxy(simulator.url, api="messages") as proxy:
+        plain = post(proxy.url, body)
+        streamed = post(proxy.url, body | {"stream": True})
+        assert [request["max_tokens"] for request in simulator.requests] == 2 * [8192]
+
+    assert plain.json["choices"][0]["message"]["content"]
+    assert streamed.events[-1]["choices"][0]["finish_reason"] == "stop"
+    assert "x-surecall-run" not in plain.headers
+
+
+def test_a_chat_client_gets_the_errors_of_another_api_in_its_own_form() -> None:
+    data = b'{"type":"error","error":{"type":"invalid_request_error","message":"No."}}'
+    with (
+        RawUpstream((400, {"Content-Type": "application/json"}, data)) as upstream,
+        Proxy(upstream.url, api="messages") as proxy,
+    ):
+        got = post(proxy.url, {"model": "m", "messages": [USER], "tools": [WEATHER]})
+    assert got.status == 400
+    assert got.json["error"]["message"] == "No."
+    assert "type" not in got.json
+
+
+def test_a_claude_client_keeps_its_options_and_cache_markers_at_a_messages_upstream() -> None:
+    mark = {"type": "ephemeral"}
+    text = {"type": "text", "text": "Hi.", "cache_control": mark}
+    tool = {"name": "add", "input_schema": {"type": "object"}, "cache_control": mark}
+    body = {
+        "model": "sim/clean",
+        "max_tokens": 50,
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": mark}],
+        "messages": [{"role": "user", "content": [text]}],
+        "tools": [tool],
+        "thinking": {"type": "enabled", "budget_tokens": 10},
+    }
+    with Simulator() as simulator, Proxy(f"{simulator.url}/v1/messages") as proxy:
+        assert post(proxy.url, body, "/v1/messages").status == 200
+        [sent] = simulator.requests
+    assert sent == body

@@ -14,7 +14,6 @@ import aiohttp
 import pytest
 
 from surecall.proxy import Proxy, Record
-from surecall.proxy.apis.chat_api import ChatEventWriter
 from surecall.proxy.repair.repaired_reply import StreamedReply
 from surecall.proxy.serving.proxy_exchange import ExchangeResult
 from surecall.proxy.serving.request_handler import (
@@ -38,6 +37,7 @@ from surecall.testing import (
     streams,
 )
 from surecall.values.types import JSON
+from surecall.wire.apis.chat_api import ChatEventWriter
 from surecall.wire.assembler import TextDelta
 from surecall.wire.chat_format import encode
 from tests.support.proxy import Got, RawUpstream, asked, call, completion, post, result, said, send

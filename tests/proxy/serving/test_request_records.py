@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from surecall.proxy.apis.adapter import ErrorReply
 from surecall.proxy.serving.proxy_exchange import ExchangeResult
 from surecall.proxy.serving.request_records import MAX_RECORDS, Record, RequestLog, outcome_fields
+from surecall.wire.apis.adapter import ErrorReply
 from tests.support.proxy import call, completion, said
 
 

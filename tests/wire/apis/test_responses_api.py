@@ -1,11 +1,12 @@
-"""Tests of `surecall.proxy.apis.responses_api`."""
+"""Tests of `surecall.wire.apis.responses_api`."""
 
 from typing import Any
 
 import pytest
 
-from surecall.proxy.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest
-from surecall.proxy.apis.responses_api import (
+from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest
+from surecall.wire.apis.responses_api import (
     ResponseEventWriter,
     ResponsesApi,
     error_response,
@@ -13,8 +14,7 @@ from surecall.proxy.apis.responses_api import (
     response_object,
     with_ending,
 )
-from surecall.proxy.apis.responses_request import chat_messages
-from surecall.values.types import JSON
+from surecall.wire.apis.responses_request import chat_messages
 from tests.support.responses_api import (
     ADD,
     FACE,

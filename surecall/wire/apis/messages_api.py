@@ -17,7 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.proxy.apis.adapter import (
+from surecall.values.nesting import decode_json
+from surecall.values.text import estimate_tokens
+from surecall.values.types import JSON, is_blank
+from surecall.wire.apis.adapter import (
     ClientRequest,
     ErrorReply,
     ProviderState,
@@ -26,15 +29,12 @@ from surecall.proxy.apis.adapter import (
     encode_state,
     text_part,
 )
-from surecall.proxy.apis.messages_content import (
+from surecall.wire.apis.messages_content import (
     provider_state,
     reasoning_text,
     without_cache_control,
 )
-from surecall.proxy.apis.messages_request import chat_request
-from surecall.settings.capabilities import estimate_tokens
-from surecall.values.nesting import decode_json
-from surecall.values.types import JSON, is_blank
+from surecall.wire.apis.messages_request import NATIVE_OPTIONS, chat_request
 from surecall.wire.chat_format import encode, parse_usage, plain_id, raw_calls
 from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import FinishKind, finish_kind
@@ -311,17 +311,25 @@ _MEDIA_TYPES = ("image_url", "file")
 
 
 class MessagesApi:
-    """Adapter for Anthropic's Messages API. `keeps_cache_control` forwards cache markers."""
+    """Adapter for Anthropic's Messages API. `keeps_cache_control` forwards cache markers.
+
+    `forwards_options` forwards the options that only this API has, for an upstream that has it too.
+    """
 
     name = "messages"
 
-    def __init__(self, *, keeps_cache_control: bool = False) -> None:
+    def __init__(
+        self, *, keeps_cache_control: bool = False, forwards_options: bool = False
+    ) -> None:
         self._keeps_cache_control = keeps_cache_control
+        self._forwards_options = forwards_options
 
     def parse(self, data: bytes) -> ClientRequest:
         """Parse a request; raise `InvalidRequest` if a chat completion cannot express it."""
         given = decode_request(data)
         body = chat_request(given if self._keeps_cache_control else without_cache_control(given))
+        if self._forwards_options:
+            body |= {key: given[key] for key in NATIVE_OPTIONS if given.get(key) is not None}
         return ClientRequest(body, given, stream="stream" in body)
 
     def render(self, asked: ClientRequest, body: JSON) -> JSON:

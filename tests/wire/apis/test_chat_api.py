@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.proxy.apis.adapter import ErrorReply, InvalidRequest
-from surecall.proxy.apis.chat_api import ChatApi
+from surecall.wire.apis.adapter import ErrorReply, InvalidRequest
+from surecall.wire.apis.chat_api import ChatApi
 from tests.support.proxy import asked, call, completion, said
 
 

@@ -1,4 +1,4 @@
-"""Tests of `surecall.proxy.apis.messages_api`."""
+"""Tests of `surecall.wire.apis.messages_api`."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.proxy.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest, encode_state
-from surecall.proxy.apis.messages_api import MessagesApi
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest, encode_state
+from surecall.wire.apis.messages_api import MessagesApi
 from tests.support.messages_api import (
     FACE,
     HEAD,
@@ -515,3 +515,13 @@ def test_the_head_of_a_completion_is_that_of_its_answer() -> None:
     (start,) = FACE.event_writer(asked()).begin(HEAD).split(b"\n\n")[:1]
 
     assert rendered(completion("a"))["id"].encode() in start
+
+
+def test_options_that_only_this_api_has_are_forwarded_to_an_upstream_that_has_it() -> None:
+    thinking = {"type": "enabled", "budget_tokens": 1024}
+    data = request(thinking=thinking, top_k=5)
+
+    assert "thinking" not in MessagesApi().parse(data).body
+    found = MessagesApi(forwards_options=True).parse(data).body
+    assert (found["thinking"], found["top_k"]) == (thinking, 5)
+    assert "service_tier" not in found

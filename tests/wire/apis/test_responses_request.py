@@ -1,17 +1,17 @@
-"""Tests of `surecall.proxy.apis.responses_request`."""
+"""Tests of `surecall.wire.apis.responses_request`."""
 
 from typing import Any
 
 import pytest
 
-from surecall.proxy.apis.adapter import InvalidRequest, ProviderState, encode_state
-from surecall.proxy.apis.responses_request import (
+from surecall.values.types import JSON
+from surecall.wire.apis.adapter import InvalidRequest, ProviderState, encode_state
+from surecall.wire.apis.responses_request import (
     assistant_text,
     chat_content,
     chat_messages,
     chat_request,
 )
-from surecall.values.types import JSON
 from tests.support.responses_api import ADD, call
 
 # Input items become chat messages: one per turn of the assistant, one per other voice

@@ -1,4 +1,4 @@
-"""Tests of `surecall.proxy.apis.messages_content`."""
+"""Tests of `surecall.wire.apis.messages_content`."""
 
 from base64 import b64encode
 from typing import Any
@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.parsing.budget import MAX_VALUES
-from surecall.proxy.apis.adapter import (
+from surecall.values.types import JSON
+from surecall.wire.apis.adapter import (
     STATE_PREFIX,
     InvalidRequest,
     ProviderState,
@@ -17,7 +18,7 @@ from surecall.proxy.apis.adapter import (
     encode_state,
     with_provider_state,
 )
-from surecall.proxy.apis.messages_content import (
+from surecall.wire.apis.messages_content import (
     block_parts,
     content_blocks,
     provider_state,
@@ -26,7 +27,6 @@ from surecall.proxy.apis.messages_content import (
     with_cache_control,
     without_cache_control,
 )
-from surecall.values.types import JSON
 from tests.support.generated import FINITE_VALUES
 from tests.support.messages_api import call, text
 

@@ -9,14 +9,14 @@
 
 from typing import Any, Final
 
-from surecall.proxy.apis.adapter import (
+from surecall.values.types import JSON
+from surecall.wire.apis.adapter import (
     InvalidRequest,
     ProviderState,
     call_states,
     reasoning_field,
     text_part,
 )
-from surecall.values.types import JSON
 from surecall.wire.chat_format import encode, raw_calls
 from surecall.wire.content_parts import reasoning_in
 from surecall.wire.provider_state import CONTENT, message_extra

@@ -15,14 +15,15 @@ Fields:
 
     forwarded   model, messages, system, tools, tool_choice, max_tokens, temperature, top_p,
                 stop_sequences, stream, metadata.user_id, the format of output_config
-    dropped     what only Anthropic's servers support: top_k, thinking, effort, service_tier,
-                context_management and the like, and tools without a schema
+    dropped     what only Anthropic's servers support: `NATIVE_OPTIONS`, effort, and the like, and
+                tools without a schema
     rejected    what changes the meaning of the request: mcp_servers, container
 """
 
 from typing import Any
 
-from surecall.proxy.apis.adapter import (
+from surecall.values.types import JSON
+from surecall.wire.apis.adapter import (
     InvalidRequest,
     ProviderState,
     content_from_parts,
@@ -30,7 +31,7 @@ from surecall.proxy.apis.adapter import (
     text_part,
     with_provider_state,
 )
-from surecall.proxy.apis.messages_content import (
+from surecall.wire.apis.messages_content import (
     CACHE_CONTROL,
     block_parts,
     content_blocks,
@@ -38,7 +39,6 @@ from surecall.proxy.apis.messages_content import (
     result_parts,
     with_cache_control,
 )
-from surecall.values.types import JSON
 from surecall.wire.chat_format import BLOCK_LABEL, encode, normalize_id, plain_id, tool_choice_for
 
 _CALL_FAILED = "The tool call failed:"
@@ -255,6 +255,8 @@ def _chat_call(block: JSON, where: str) -> JSON:
 
 
 _SHARED_FIELDS = ("max_tokens", "temperature", "top_p", CACHE_CONTROL)
+# Options without a counterpart. They are forwarded only to an upstream with the same API.
+NATIVE_OPTIONS = ("thinking", "top_k", "service_tier", "context_management", "output_config")
 _UNSUPPORTED_FIELDS = {
     "mcp_servers": "a chat completion cannot call MCP servers. Connect to them in the client and "
     "send their tools in `tools`.",

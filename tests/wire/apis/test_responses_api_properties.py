@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.proxy.apis.adapter import InvalidRequest
-from surecall.proxy.apis.responses_request import chat_messages
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import InvalidRequest
+from surecall.wire.apis.responses_request import chat_messages
 from tests.support.responses_api import (
     ADD,
     CRATE,

@@ -27,15 +27,15 @@ from typing import Any, Final
 import msgspec
 
 from surecall.parsing.names import MAX_NAME_LENGTH, legalized_name
-from surecall.proxy.apis.adapter import (
+from surecall.values.nesting import decode_json
+from surecall.values.types import JSON, is_blank
+from surecall.wire.apis.adapter import (
     InvalidRequest,
     ProviderState,
     call_states,
     encode_state,
     reasoning_field,
 )
-from surecall.values.nesting import decode_json
-from surecall.values.types import JSON, is_blank
 from surecall.wire.chat_format import tool_choice_for
 from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import FinishKind, finish_kind

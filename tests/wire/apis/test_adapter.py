@@ -1,4 +1,4 @@
-"""Tests of `surecall.proxy.apis.adapter`."""
+"""Tests of `surecall.wire.apis.adapter`."""
 
 import json
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from surecall.proxy import Proxy
-from surecall.proxy.apis.adapter import InvalidRequest, decode_request, encode_event
 from surecall.testing import Item, ScriptedProvider, says
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import InvalidRequest, decode_request, encode_event
 from tests.support.proxy import post
 
 # What all faces share: reading a request, writing an event

@@ -1,4 +1,4 @@
-"""Tests of `surecall.proxy.apis.messages_request`."""
+"""Tests of `surecall.wire.apis.messages_request`."""
 
 import contextlib
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.proxy.apis.adapter import InvalidRequest, encode_state
-from surecall.proxy.apis.messages_api import MessagesApi
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import InvalidRequest, encode_state
+from surecall.wire.apis.messages_api import MessagesApi
 from surecall.wire.content_parts import text_of
 from tests.support.generated import FINITE_VALUES
 from tests.support.messages_api import (

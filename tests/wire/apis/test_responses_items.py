@@ -1,4 +1,4 @@
-"""Tests of `surecall.proxy.apis.responses_items`."""
+"""Tests of `surecall.wire.apis.responses_items`."""
 
 import base64
 from typing import Any
@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from surecall.parsing.names import is_legal_name
-from surecall.proxy.apis.adapter import (
+from surecall.values.types import JSON
+from surecall.wire.apis.adapter import (
     STATE_PREFIX,
     InvalidRequest,
     ProviderState,
     decode_state,
     encode_state,
 )
-from surecall.proxy.apis.responses_items import (
+from surecall.wire.apis.responses_items import (
     chat_name,
     exposed_tools,
     output_items,
@@ -21,7 +22,6 @@ from surecall.proxy.apis.responses_items import (
     render_tools,
     turn_state,
 )
-from surecall.values.types import JSON
 from tests.support.responses_api import ADD, CRATE, PATCH, call, completion
 
 # Tools become functions, and calls of them find back to the tool that the client knows

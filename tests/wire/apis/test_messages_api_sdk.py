@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from anthropic.types import MessageParam, ToolParam
 
-from surecall.proxy.apis.adapter import ErrorReply
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ErrorReply
 from tests.support.messages_api import FACE, HEAD, call, completion
 
 BODIES = {

@@ -2,13 +2,13 @@
 
 from typing import Any, Final
 
-from surecall.proxy.apis.adapter import (
+from surecall.values.types import JSON
+from surecall.wire.apis.adapter import (
     ClientRequest,
     ErrorReply,
     decode_request_with_bytes,
     encode_event,
 )
-from surecall.values.types import JSON
 
 _DONE: Final = b"data: [DONE]\n\n"
 _HANDLED_FIELDS: Final = frozenset({"role", "content", "tool_calls"})

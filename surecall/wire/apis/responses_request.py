@@ -31,7 +31,8 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.proxy.apis.adapter import (
+from surecall.values.types import JSON
+from surecall.wire.apis.adapter import (
     InvalidRequest,
     ProviderState,
     content_from_parts,
@@ -39,14 +40,13 @@ from surecall.proxy.apis.adapter import (
     text_part,
     with_provider_state,
 )
-from surecall.proxy.apis.responses_items import (
+from surecall.wire.apis.responses_items import (
     INPUT,
     TOOL_LIST_ITEMS,
     chat_name,
     exposed_tools,
     render_tools,
 )
-from surecall.values.types import JSON
 from surecall.wire.chat_format import ITEM_LABEL, encode, normalize_id
 from surecall.wire.provider_state import CONTENT, FUNCTION
 

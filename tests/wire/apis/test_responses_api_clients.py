@@ -8,8 +8,8 @@ import pydantic
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 
-from surecall.proxy.apis.adapter import ErrorReply
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ErrorReply
 from tests.support.responses_api import ADD, FACE, HEAD, PATCH, ask, call, completion, heard
 
 R = "reasoning_content"

@@ -16,14 +16,16 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.proxy.apis.adapter import (
+from surecall.values.errors import ErrorCode
+from surecall.values.types import JSON, is_blank, object_or_empty
+from surecall.wire.apis.adapter import (
     ClientRequest,
     ErrorReply,
     EventWriter,
     decode_request,
     encode_event,
 )
-from surecall.proxy.apis.responses_items import (
+from surecall.wire.apis.responses_items import (
     ParsedCompletion,
     call_items,
     exposed_tools,
@@ -36,9 +38,7 @@ from surecall.proxy.apis.responses_items import (
     reasoning_item,
     state_item,
 )
-from surecall.proxy.apis.responses_request import chat_request
-from surecall.values.errors import ErrorCode
-from surecall.values.types import JSON, is_blank, object_or_empty
+from surecall.wire.apis.responses_request import chat_request
 
 # Fields of the request that a response repeats, with their defaults.
 _ECHOED_FIELDS: Final[JSON] = {
