@@ -129,9 +129,8 @@ def mentions_format(message: str) -> bool:
 
 
 def mentions_streaming(message: str) -> bool:
-    """Whether an error is about streaming; words such as "upstream" do not count."""
-    words = "".join(char if char.isalnum() else " " for char in message.lower()).split()
-    return not {"stream", "streaming", "streamed"}.isdisjoint(words)
+    """Whether an error is about streaming; `upstream` and `tool_stream` do not count."""
+    return not {"stream", "streaming", "streamed"}.isdisjoint(_words(message.lower()))
 
 
 def apply_lessons(plan: Plan, lessons: Iterable[str]) -> Plan:

@@ -208,7 +208,10 @@ class RequestHandler(_RecordedRequest):
         exchange.observers.append(news.on_event)
         self._upstream.on_begin = news.on_begin
         outgoing = StreamedResponse(
-            self._request, lambda: self._upstream_headers() | _run_header(exchange.run_id)
+            self._request,
+            lambda: (
+                self._upstream_headers() | _run_header(exchange.run_id) | self._known_adaptations()
+            ),
         )
         task = asyncio.create_task(exchange.run(self._upstream, self._retry_policy, news.show))
         try:
@@ -293,6 +296,11 @@ class RequestHandler(_RecordedRequest):
             **({"x-surecall-fired": repairs} if repairs else {}),
             **_adapted_header(settled.lessons),
         }
+
+    def _known_adaptations(self) -> dict[str, str]:
+        """Return the header for what was known before; a comment names what is learned."""
+        model = str(self._client_request.body.get("model", ""))
+        return _adapted_header(self._upstream.lessons.get(model, ()))
 
     def _upstream_headers(self) -> dict[str, str]:
         last = self._upstream.last_answer
