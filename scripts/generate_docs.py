@@ -38,7 +38,7 @@ from surecall.settings.connection import Limits, RetryPolicy
 from surecall.settings.endpoint_profile import FAMILIES, EndpointProfile
 from surecall.settings.overlay import LayeredSettings, field_defaults, setting_docs
 from surecall.settings.presets import PRESET, RAW
-from surecall.settings.providers import facts_by_provider, provider_table
+from surecall.settings.providers import facts_by_provider, provider_table, refusal_rows
 from surecall.simulator.demo_loops import (
     PLAIN_LOOP,
     SDK_LOOP,
@@ -52,6 +52,7 @@ from surecall.simulator.faults import SHAPE_FAULTS, ShapeFault
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode
+from surecall.wire.request_adaptations import describe_lesson
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "tests" / "corpus" / "replies"
@@ -138,6 +139,12 @@ def catalogs() -> Iterable[str]:
         "what is rejected here, with the providers' own messages."
     )
     yield table("provider | quirk | sources", known_rows())
+    yield "## Refusals"
+    yield (
+        "How an error adapts the next request. Errors that name an option, a field of a message, or "
+        "a keyword of a tool schema are understood as well; what they name is left out."
+    )
+    yield table("an error such as | adaptation | sources", refusal_table())
     models = ModelCatalog.builtin().models
     yield "## Models in the catalog"
     yield table(
@@ -163,6 +170,14 @@ def provider_rows() -> Iterable[tuple[str, ...]]:
             ", ".join(f"`{place}`" for place in places),
             ", ".join(key for key, value in able.items() if value is True),
         )
+
+
+def refusal_table() -> Iterable[tuple[str, ...]]:
+    """Say what each row of the table of refusals does, with its first example."""
+    for row in refusal_rows():
+        said = row.examples[0].replace("|", "\\|")
+        done = "; ".join(describe_lesson(lesson.format("N")) for lesson in row.lessons)
+        yield f"`` {said} ``", done, ", ".join(row.sources)
 
 
 def known_rows() -> Iterable[tuple[str, ...]]:
