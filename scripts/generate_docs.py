@@ -141,8 +141,8 @@ def catalogs() -> Iterable[str]:
     yield table("provider | quirk | sources", known_rows())
     yield "## Refusals"
     yield (
-        "How an error adapts the next request. Errors that name an option, a field of a message, or "
-        "a keyword of a tool schema are understood as well; what they name is left out."
+        "How an error adapts the next request. Errors that name an option, a message field, or a "
+        "keyword of a tool schema are understood as well; what they name is left out."
     )
     yield table("an error such as | adaptation | sources", refusal_table())
     models = ModelCatalog.builtin().models
