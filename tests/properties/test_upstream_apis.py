@@ -1,5 +1,6 @@
 """A conversation is the same, whichever API the client speaks and whichever the upstream has."""
 
+import contextlib
 import itertools
 import random
 from collections.abc import Iterator
@@ -14,12 +15,14 @@ from surecall.simulator.native_apis import SERVED_APIS
 from surecall.simulator.personas.persona_catalog import PERSONAS
 from surecall.simulator.server import Simulator
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import InvalidRequest
 from surecall.wire.apis.messages_upstream import MessagesUpstream
 from surecall.wire.apis.native_turns import (
     ChatStream,
     NativeApi,
     decode_native_response,
     encode_native_request,
+    without_native_turns,
 )
 from surecall.wire.apis.responses_upstream import ResponsesUpstream
 from surecall.wire.assembler import Assembler
@@ -212,6 +215,79 @@ def without_idle_state(items: list[JSON]) -> list[JSON]:
 
 def is_blank_text(item: JSON) -> bool:
     return item["type"] == "text" and not item["text"].strip()
+
+
+# Hostile requests, replies, and events never make a translator raise anything else.
+
+ODD: Final[tuple[Any, ...]] = (
+    None,
+    True,
+    -1,
+    2**70,
+    "",
+    "message",
+    "text",
+    "{",
+    [],
+    [7],
+    {},
+    {"type": {}},
+)
+
+
+def damaged(rng: random.Random, given: Any, share: float) -> Any:
+    if rng.random() < share:
+        return rng.choice(ODD)
+    if isinstance(given, dict):
+        kept = ((key, each) for key, each in given.items() if rng.random() > share)
+        return {key: damaged(rng, each, share) for key, each in kept}
+    return [damaged(rng, each, share) for each in given] if isinstance(given, list) else given
+
+
+def full_reply(api: NativeApi) -> Any:
+    calls = [call("c1", a=1), call("c2")]
+    message = said(
+        *calls, text="abc", refusal="No.", reasoning_content="Hm.", encrypted_content="x"
+    )
+    served = SERVED_APIS[f"/v1/{api.path}"]
+    asked = served.adapter.parse(encode_native_request(api, encode(conversation(0))))
+    usage = {"prompt_tokens": 5, "completion_tokens": 3}
+    return served.adapter.render(asked, completion(message, "tool_calls", usage=usage))
+
+
+@pytest.mark.parametrize("api", NATIVE, ids=ids)
+def test_no_request_makes_a_translator_raise_anything_but_a_refusal(api: NativeApi) -> None:
+    answer = msgspec.json.decode(decode_native_response(api, encode(full_reply(api))))
+    turn = answer["choices"][0]["message"]
+    results = [result(one["id"]) for one in turn["tool_calls"]]
+    for seed in range(400):
+        rng = random.Random(seed)  # noqa: S311  # no secret
+        asked = conversation(seed)
+        body = asked | {
+            "messages": [*asked["messages"], turn, *results],
+            "thinking": {},
+            "stop": "x",
+        }
+        data = encode(damaged(rng, body, rng.choice((0.02, 0.1, 0.2))))
+        with contextlib.suppress(InvalidRequest):
+            encode_native_request(api, data)
+        without_native_turns(data)
+
+
+@pytest.mark.parametrize("api", NATIVE, ids=ids)
+def test_no_reply_and_no_event_makes_a_translator_raise(api: NativeApi) -> None:
+    clean = full_reply(api)
+    events = SERVED_APIS[f"/v1/{api.path}"].events(clean, 0)
+    for seed in range(400):
+        rng = random.Random(seed)  # noqa: S311  # no secret
+        share = rng.choice((0.01, 0.05, 0.2))
+        decode_native_response(api, encode(damaged(rng, clean, share)))
+        sent = [damaged(rng, event, share) for event in events]
+        if seed % 3 == 0:
+            rng.shuffle(sent)
+        stream = ChatStream(api)
+        data = stream.feed(b"".join(b"data: " + encode(each) + b"\n\n" for each in sent))
+        assembled(data + stream.close())
 
 
 # Through the proxy, with clients that echo only what their API documents.

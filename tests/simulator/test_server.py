@@ -171,7 +171,8 @@ def alone() -> list[Persona]:
     return [
         persona
         for persona in PERSONAS.values()
-        if persona.kind not in {"mixed", "shown", "manner", "quote"} and not streams_only(persona)
+        if persona.kind not in {"mixed", "shown", "manner", "native", "quote"}
+        and not streams_only(persona)
     ]
 
 

@@ -178,7 +178,7 @@ def alone() -> list[Persona]:
     return [
         persona
         for persona in PERSONAS.values()
-        if persona.kind not in {"mixed", "shown", "manner", "quote"}
+        if persona.kind not in {"mixed", "shown", "manner", "native", "quote"}
         and not HOSTILE.intersection(fault for fault, _ in persona.faults)
     ]
 

@@ -34,9 +34,11 @@ from surecall.wire.apis.native_turns import (
     choice_name,
     history_messages,
     message_text,
+    role_of,
     save_turn,
     saved_items,
     token_count,
+    type_of,
     upstream_id,
 )
 from surecall.wire.chat_format import encode, raw_calls
@@ -77,7 +79,7 @@ def encode_messages_request(body: JSON) -> JSON:
 
 
 def _is_system(message: JSON) -> bool:
-    return message.get("role") in {"system", "developer"} and message.get("content") is not None
+    return role_of(message) in {"system", "developer"} and message.get("content") is not None
 
 
 def _is_default(key: str, value: Any) -> bool:
@@ -166,7 +168,7 @@ def _plain_text(blocks: list[JSON]) -> str | list[JSON]:
 def _turns(messages: list[JSON]) -> list[JSON]:
     turns: list[JSON] = []
     for message in messages:
-        role = message.get("role")
+        role = role_of(message)
         if role in {"system", "developer"}:
             continue
         if role == "assistant":
@@ -189,7 +191,7 @@ def _final_blocks(turn: JSON) -> str | list[JSON]:
     blocks: list[JSON] = turn["content"]
     if turn["role"] == "assistant":
         return _plain_text(blocks)
-    return _plain_text(sorted(blocks, key=lambda block: block.get("type") != "tool_result"))
+    return _plain_text(sorted(blocks, key=lambda block: type_of(block) != "tool_result"))
 
 
 def _result_block(message: JSON) -> JSON:
@@ -205,7 +207,12 @@ def _result_block(message: JSON) -> JSON:
 def _blocks(content: Any) -> list[JSON]:
     parts = content if isinstance(content, list) else [content]
     blocks = [block for part in parts if (block := _block(part)) is not None]
-    return [block for block in blocks if block.get("type") != "text" or not is_blank(block["text"])]
+    return [block for block in blocks if type_of(block) != "text" or _has_text(block)]
+
+
+def _has_text(block: JSON) -> bool:
+    text = block.get("text")
+    return isinstance(text, str) and not is_blank(text)
 
 
 def _block(part: Any) -> JSON | None:
@@ -248,25 +255,25 @@ def _assistant_blocks(message: JSON) -> list[JSON]:
         blocks = [block for block in given if call_of(block) is None]
     blocks += map(_tool_use, calls.values())
     # A turn may not end with thinking.
-    while blocks and blocks[-1].get("type") in _THINKING:
+    while blocks and type_of(blocks[-1]) in _THINKING:
         blocks.pop()
     return blocks
 
 
 def _saved_blocks(message: JSON, saved: list[JSON], calls: dict[str, JSON]) -> list[JSON]:
     """Return the saved blocks with their texts and inputs; remove their calls from `calls`."""
-    lengths = [item.get("text") for item in saved if item.get("type") == "text"]
+    lengths = [item.get("text") for item in saved if type_of(item) == "text"]
     pieces = TextPieces(message_text(message), lengths, "")
     blocks: list[JSON] = []
     for item in saved:
-        if item.get("type") == "text":
+        if type_of(item) == "text":
             blocks += _text_blocks(item, pieces.take(item.get("text")))
-        elif item.get("type") == "tool_use":
+        elif type_of(item) == "tool_use":
             if (call := calls.pop(upstream_id(item.get("id")), None)) is not None:
                 blocks.append(item | _tool_use(call))
         else:
             blocks.append(item)
-    kinds = [block.get("type") for block in blocks]
+    kinds = [type_of(block) for block in blocks]
     place = kinds.index("tool_use") if "tool_use" in kinds else len(blocks)
     blocks[place:place] = _text_blocks({"type": "text"}, pieces.rest)
     return _with_cache_control(blocks, message.get("content"))
@@ -276,7 +283,7 @@ def _with_cache_control(blocks: list[JSON], content: Any) -> list[JSON]:
     """Return blocks with the last cache marker of the content on the last text."""
     parts = content if isinstance(content, list) else []
     marks = [mark for part in parts if isinstance(part, dict) and (mark := _cache_control(part))]
-    texts = [at for at, block in enumerate(blocks) if block.get("type") == "text"]
+    texts = [at for at, block in enumerate(blocks) if type_of(block) == "text"]
     if marks and texts:
         blocks[texts[-1]] = blocks[texts[-1]] | marks[-1]
     return blocks
@@ -361,12 +368,12 @@ def _chat_reason(reason: Any) -> str | None:
 
 
 def _block_text(block: JSON) -> str:
-    return text_of([block]) if block.get("type") in {None, "text"} else ""
+    return text_of([block]) if type_of(block) in {"", "text"} else ""
 
 
 def _chat_call(block: JSON, raw: str) -> JSON | None:
     """Return a tool call; None for other blocks. Whatever is no JSON object stays as it came."""
-    if block.get("type") != "tool_use":
+    if type_of(block) != "tool_use":
         return call_of(block)
     function: JSON = {"name": block.get("name")}
     if "input" in block:
@@ -511,7 +518,7 @@ class MessageEventReader:
         return self._blocks.setdefault(self._last, _StreamedBlock())
 
     def _deltas(self, holder: JSON) -> Iterator[Delta]:
-        if holder.get("type") in {None, "text", "text_delta"}:
+        if type_of(holder) in {"", "text", "text_delta"}:
             text = holder.get("text")
             if isinstance(text, str) and text:
                 yield Delta(text, ())

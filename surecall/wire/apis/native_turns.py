@@ -120,6 +120,23 @@ def history_messages(body: JSON) -> list[JSON]:
     return messages
 
 
+def type_of(holder: JSON) -> str:
+    """Return the type of a part or an item; blank if it has none."""
+    kind = holder.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def role_of(message: JSON) -> str:
+    """Return the role of a message; blank if it has none."""
+    role = message.get("role")
+    return role if isinstance(role, str) else ""
+
+
+def list_of(value: Any) -> list[Any]:
+    """Return a list; empty if the value is none."""
+    return value if isinstance(value, list) else []
+
+
 def choice_name(choice: Any) -> str | None:
     """Return the function that a chat `tool_choice` names, if any."""
     match choice:
@@ -216,6 +233,7 @@ def token_count(usage: JSON, key: str) -> int:
 
 # Streams.
 
+_NO_REPLY: Final = "The stream's last event holds no reply."
 _CHANGED: Final = "The stream's text differs from the text in its last event."
 
 
@@ -298,6 +316,8 @@ class ChatStream:
         self._is_finished = True
         if (error := find_error(body)) is not None:
             return _encode_chunk(error)
+        if "choices" not in body:
+            return _encode_chunk({"error": {"message": _NO_REPLY, "code": 502}})
         choice = body["choices"][0]
         message = choice["message"]
         text = join_surrogates(message.get("content") or "")

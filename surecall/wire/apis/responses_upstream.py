@@ -32,10 +32,13 @@ from surecall.wire.apis.native_turns import (
     chat_completion,
     choice_name,
     history_messages,
+    list_of,
     message_text,
+    role_of,
     save_turn,
     saved_items,
     token_count,
+    type_of,
     upstream_id,
 )
 from surecall.wire.chat_format import encode, raw_calls
@@ -97,7 +100,7 @@ def _include(body: JSON) -> list[str]:
 
 def _tool_fields(body: JSON) -> JSON:
     tools = body.get("tools")
-    fields: JSON = {"tools": [_native_tool(tool) for tool in tools]} if tools else {}
+    fields: JSON = {"tools": [_native_tool(tool) for tool in list_of(tools)]} if tools else {}
     choice = body.get("tool_choice")
     if choice is not None:
         name = choice_name(choice)
@@ -152,22 +155,15 @@ def _text_field(body: JSON) -> JSON:
 
 
 def _input_items(message: JSON) -> list[JSON]:
-    match message.get("role"):
-        case "assistant":
-            return _assistant_items(message)
-        case "tool":
-            return [
-                {
-                    "type": "function_call_output",
-                    "call_id": upstream_id(message.get("tool_call_id")),
-                    "output": _content(message.get("content")) or "",
-                }
-            ]
-        case "system" | "developer" as role:
-            content = _content(message.get("content"))
-        case _:
-            role, content = "user", _content(message.get("content"))
-    return [{"type": "message", "role": role, "content": content}] if content else []
+    role = role_of(message)
+    if role == "assistant":
+        return _assistant_items(message)
+    content = _content(message.get("content"))
+    if role == "tool":
+        call_id = upstream_id(message.get("tool_call_id"))
+        return [{"type": "function_call_output", "call_id": call_id, "output": content}]
+    sent = role if role in {"system", "developer"} else "user"
+    return [{"type": "message", "role": sent, "content": content}] if content else []
 
 
 def _content(content: Any) -> str | list[JSON]:
@@ -203,34 +199,32 @@ def _assistant_items(message: JSON) -> list[JSON]:
     items = _saved_turn(text, saved, calls) if saved else _message_items(text)
     items += map(_call_item, calls.values())
     # Reasoning must be followed by what it led to.
-    while items and items[-1].get("type") == "reasoning":
+    while items and type_of(items[-1]) == "reasoning":
         items.pop()
     return items
 
 
 def _saved_turn(text: str, saved: list[JSON], calls: dict[str, JSON]) -> list[JSON]:
     """Return the saved items with their texts and arguments; remove their calls from `calls`."""
-    lengths = [_text_length(item) for item in saved if item.get("type") == "message"]
+    lengths = [_text_length(item) for item in saved if type_of(item) == "message"]
     pieces = TextPieces(text, lengths, SEPARATOR)
     items: list[JSON] = []
     for item in saved:
-        if item.get("type") == "message":
+        if type_of(item) == "message":
             items += _saved_message(item, pieces.take(_text_length(item)))
-        elif item.get("type") in _CALL_FIELDS:
+        elif type_of(item) in _CALL_FIELDS:
             if (call := calls.pop(upstream_id(item.get("call_id")), None)) is not None:
                 items.append(item | _call_item(call))
         else:
             items.append(item)
-    kinds = [item.get("type") for item in items]
+    kinds = [type_of(item) for item in items]
     place = next((at for at, kind in enumerate(kinds) if kind in _CALL_FIELDS), len(items))
     items[place:place] = _message_items(pieces.rest)
     return items
 
 
 def _text_length(item: JSON) -> int:
-    parts = item.get("content")
-    sizes = [_part_length(part) for part in parts] if isinstance(parts, list) else []
-    return sum(sizes)
+    return sum(map(_part_length, list_of(item.get("content"))))
 
 
 def _part_length(part: Any) -> int:
@@ -250,7 +244,7 @@ def _saved_message(item: JSON, text: str) -> list[JSON]:
     filled: list[JSON] = []
     for part in map(object_or_empty, item["content"]):
         size = _part_length(part)
-        key = "refusal" if part.get("type") == "refusal" else "text"
+        key = "refusal" if type_of(part) == "refusal" else "text"
         filled.append(part | {key: text[:size]} if size else part)
         text = text[size:]
     return [item | {"content": filled}]
@@ -288,7 +282,7 @@ _FAILED: Final = frozenset({"failed", "cancelled"})
 def decode_responses_reply(body: JSON) -> JSON:
     """Convert a response to a chat completion, or to an error body if it failed."""
     output: Any = body.get("output")
-    status = body.get("status")
+    status = str(body.get("status"))
     if status in _FAILED or not isinstance(output, list):
         error = body.get("error")
         if error or status in _FAILED:
@@ -297,7 +291,7 @@ def decode_responses_reply(body: JSON) -> JSON:
     items = [item for item in output if isinstance(item, dict)]
     message = _chat_message(items)
     reason = _chat_reason(body, has_calls="tool_calls" in message)
-    logprobs = [entry for part in _text_parts(items) for entry in part.get("logprobs") or ()]
+    logprobs = [entry for part in _text_parts(items) for entry in list_of(part.get("logprobs"))]
     beside = {"logprobs": {"content": logprobs}} if logprobs else {}
     reply = chat_completion(body, message, reason, **beside)
     usage = object_or_empty(body.get("usage"))
@@ -306,7 +300,7 @@ def decode_responses_reply(body: JSON) -> JSON:
 
 def _chat_message(items: list[JSON]) -> JSON:
     texts = [text for item in items if (text := _item_text(item))]
-    calls = [_chat_call(item) for item in items if item.get("type") in _CALL_FIELDS]
+    calls = [_chat_call(item) for item in items if type_of(item) in _CALL_FIELDS]
     text = SEPARATOR.join(texts)
     message: JSON = {"role": "assistant", "content": text if text or not calls else None}
     thoughts = [thought for item in items for thought in _thoughts(item)]
@@ -315,7 +309,7 @@ def _chat_message(items: list[JSON]) -> JSON:
     refusals = [part.get("refusal") for part in _message_parts(items)]
     if refusal := "".join(each for each in refusals if isinstance(each, str)):
         message["refusal"] = refusal
-    notes = [note for part in _text_parts(items) for note in part.get("annotations") or ()]
+    notes = [note for part in _text_parts(items) for note in list_of(part.get("annotations"))]
     if citations := [cited for note in notes if (cited := _citation(note))]:
         message["annotations"] = citations
     if calls:
@@ -327,8 +321,8 @@ def _chat_message(items: list[JSON]) -> JSON:
 
 def _message_parts(items: list[JSON]) -> Iterator[JSON]:
     for item in items:
-        parts = item.get("content") if item.get("type", "message") == "message" else None
-        yield from (part for part in parts or () if isinstance(part, dict))
+        parts = list_of(item.get("content")) if type_of(item) in {"", "message"} else ()
+        yield from (part for part in parts if isinstance(part, dict))
 
 
 def _text_parts(items: list[JSON]) -> Iterator[JSON]:
@@ -337,17 +331,16 @@ def _text_parts(items: list[JSON]) -> Iterator[JSON]:
 
 def _item_text(item: JSON) -> str:
     content = item.get("content")
-    if item.get("type", "message") != "message":
+    if type_of(item) not in {"", "message"}:
         return ""
     return content if isinstance(content, str) else text_of(content)
 
 
 def _thoughts(item: JSON) -> Iterator[str]:
-    if item.get("type") != "reasoning":
+    if type_of(item) != "reasoning":
         return
     for key in ("summary", "content"):
-        parts = item.get(key)
-        for part in parts if isinstance(parts, list) else ():
+        for part in list_of(item.get(key)):
             text = part.get("text") if isinstance(part, dict) else None
             if isinstance(text, str) and text:
                 yield text
@@ -376,15 +369,15 @@ def _chat_call(item: JSON) -> JSON:
 
 def _is_state(item: JSON) -> bool:
     """Whether an item holds more than a chat message can."""
-    kind = item.get("type")
+    kind = type_of(item)
     known = {"id", "type", "role", "status", "content", "name", "call_id", "arguments"}
     if kind in {"message", "function_call"}:
         return any(item[key] is not None for key in item.keys() - known)
-    return isinstance(kind, str)
+    return bool(kind)
 
 
 def _saved_item(item: JSON) -> JSON:
-    kind = item.get("type")
+    kind = type_of(item)
     if kind in _CALL_FIELDS:
         return {key: value for key, value in item.items() if key != _CALL_FIELDS[kind]}
     parts = item.get("content")
@@ -396,7 +389,7 @@ def _saved_item(item: JSON) -> JSON:
 def _saved_part(part: Any) -> JSON:
     held = object_or_empty(part)
     for kind, key in (("output_text", "text"), ("refusal", "refusal")):
-        if held.get("type") == kind and isinstance(held.get(key), str):
+        if type_of(held) == kind and isinstance(held.get(key), str):
             return held | {key: len(held[key])}
     return held
 
@@ -555,7 +548,7 @@ class ResponseEventReader:
             pieces = texts.get(key)
             if pieces and not item.get(key):
                 item = item | {key: pieces[0] if len(pieces) == 1 else "".join(pieces)}
-        if item.get("type") == "message" and not item.get("content"):
+        if type_of(item) == "message" and not item.get("content"):
             parts = [_output_text("".join(texts["text"]))] if "text" in texts else []
             refusal = "".join(texts.get("refusal", ()))
             parts += [{"type": "refusal", "refusal": refusal}] if refusal else []

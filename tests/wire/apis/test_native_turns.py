@@ -145,6 +145,11 @@ def test_errors_in_a_stream_are_faults() -> None:
         assert streamed(CREATED, event, text_delta("A")).message == "Busy."
 
 
+def test_a_last_event_without_a_reply_is_a_fault() -> None:
+    fault = streamed(CREATED, completed("A", output={"odd": 1}))
+    assert fault.retryable
+
+
 def test_a_stream_without_its_end_broke_off() -> None:
     assert "broke off" in streamed(CREATED, text_delta("A")).message
 
