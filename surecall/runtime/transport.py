@@ -40,21 +40,20 @@ from surecall.settings.connection import (
     wrap_api_key,
     wrap_headers,
 )
-from surecall.settings.providers import upstream_api, upstream_api_rules
+from surecall.settings.providers import api_for_request, upstream_api, upstream_api_rules
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import HttpResponse, Secret
-from surecall.wire.apis.adapter import ErrorReply, InvalidRequest
-from surecall.wire.apis.chat_api import error_body
+from surecall.wire.apis.adapter import InvalidRequest
 from surecall.wire.apis.messages_upstream import MessagesUpstream
 from surecall.wire.apis.native_turns import (
     ChatStream,
     NativeApi,
     decode_native_response,
     encode_native_request,
+    refusal_answer,
     without_native_turns,
 )
 from surecall.wire.apis.responses_upstream import ResponsesUpstream
-from surecall.wire.chat_format import encode
 
 # Network failures as faults.
 #
@@ -207,21 +206,9 @@ _NATIVE_APIS: Final[dict[str, NativeApi]] = {
 }
 _ANTHROPIC: Final = "anthropic"
 _ANTHROPIC_VERSION: Final = "2023-06-01"
-# The lesson that a model needs another API, followed by its name.
-_API_LESSON: Final = "api:"
 # Translating more than this takes milliseconds, so it is done in a thread.
 _LARGE_TRANSLATION: Final = 128 * 1024
 _SUCCESS: Final = range(200, 300)
-
-
-class _RequestHead(msgspec.Struct):
-    """What of a request selects its API."""
-
-    model: str = ""
-    tools: list[msgspec.Raw] | None = None
-
-
-_HEAD_DECODER: Final = msgspec.json.Decoder(_RequestHead)
 
 
 async def _run_translation(
@@ -232,13 +219,6 @@ async def _run_translation(
     import asyncio  # noqa: PLC0415 - see the module's first lines
 
     return await asyncio.to_thread(work, api, data)
-
-
-def _refused_request(problem: InvalidRequest) -> HttpResponse:
-    """Return the refusal of a request that an API cannot express."""
-    failure = ErrorReply(problem.status, problem.message, "invalid_request", problem.param)
-    headers = {"content-type": "application/json"}
-    return HttpResponse(problem.status, headers, encode(error_body(failure)))
 
 
 class Client(Protocol):
@@ -365,15 +345,7 @@ class OpenAICompatible:
         """Return the API for a chat request; None if it goes to chat completions."""
         if self.api != AUTO_API:
             return _NATIVE_APIS.get(self.api)
-        if not self._api_rules and not any(map(_learned_api, self.lessons.values())):
-            return None
-        try:
-            head = _HEAD_DECODER.decode(body)
-        except ValueError:  # the endpoint says what is wrong with it
-            head = _RequestHead()
-        learned = _learned_api(self.lessons.get(head.model, ()))
-        known = upstream_api(self._api_rules, head.model, has_tools=bool(head.tools))
-        return _NATIVE_APIS.get(learned or known)
+        return _NATIVE_APIS.get(api_for_request(self._api_rules, self.lessons, body))
 
     async def send(self, body: bytes) -> HttpResponse:
         """Post one chat completion request and return the answer, whatever its status."""
@@ -383,7 +355,7 @@ class OpenAICompatible:
         try:
             data = await _run_translation(encode_native_request, api, body)
         except InvalidRequest as problem:
-            return _refused_request(problem)
+            return refusal_answer(problem)
         answer = await self._fetch("POST", self.url(api.path), data, self._native_headers(api.name))
         if answer.status not in _SUCCESS:
             return answer
@@ -487,7 +459,7 @@ class OpenAICompatible:
             try:
                 data = await _run_translation(encode_native_request, api, body)
             except InvalidRequest as problem:
-                refused = _refused_request(problem)
+                refused = refusal_answer(problem)
                 yield Incoming(refused.status, refused.headers, _one_chunk(refused.body))
                 return
             url, headers = self.url(api.path), self._native_headers(api.name)
@@ -563,12 +535,6 @@ class OpenAICompatible:
         if fault is not None:
             raise ProviderError(fault)
         return bytes(received)
-
-
-def _learned_api(lessons: tuple[str, ...]) -> str:
-    """Return the API that the refusals of a model demanded; blank if there is none."""
-    found = (lesson for lesson in reversed(lessons) if lesson.startswith(_API_LESSON))
-    return next(found, "").removeprefix(_API_LESSON)
 
 
 async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:

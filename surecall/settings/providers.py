@@ -3,8 +3,10 @@
 All are files in `data/`, loaded at first use, so importing a runner loads no TOML parser.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from itertools import groupby
+from typing import Final
 
 import msgspec
 
@@ -104,6 +106,37 @@ def upstream_api(rules: tuple[UpstreamApiRule, ...], model: str, *, has_tools: b
         and any(matches_any(pattern, (model,)) for pattern in rule.models)
     )
     return next(fitting, "chat")
+
+
+class _RequestHead(msgspec.Struct):
+    """What of a chat request selects its API."""
+
+    model: str = ""
+    tools: list[msgspec.Raw] | None = None
+
+
+_HEAD_DECODER: Final = msgspec.json.Decoder(_RequestHead)
+# The lesson that a model needs another API, followed by its name.
+_API_LESSON: Final = "api:"
+
+
+def api_for_request(
+    rules: tuple[UpstreamApiRule, ...], lessons: Mapping[str, tuple[str, ...]], body: bytes
+) -> str:
+    """Return the API for a chat request, by the lessons of its model or by the rules."""
+    if not rules and not any(map(_learned_api, lessons.values())):
+        return "chat"
+    try:
+        head = _HEAD_DECODER.decode(body)
+    except ValueError:  # the endpoint says what is wrong with it
+        head = _RequestHead()
+    learned = _learned_api(lessons.get(head.model, ()))
+    return learned or upstream_api(rules, head.model, has_tools=bool(head.tools))
+
+
+def _learned_api(lessons: tuple[str, ...]) -> str:
+    found = (lesson for lesson in reversed(lessons) if lesson.startswith(_API_LESSON))
+    return next(found, "").removeprefix(_API_LESSON)
 
 
 @cache

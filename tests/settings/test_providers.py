@@ -7,6 +7,7 @@ from surecall.settings.connection import UPSTREAM_APIS
 from surecall.settings.providers import (
     Provider,
     ProviderFact,
+    api_for_request,
     facts_by_provider,
     provider_table,
     upstream_api,
@@ -99,3 +100,13 @@ def test_the_rules_about_apis_name_known_providers_and_apis() -> None:
     for rule in table.upstream_apis:
         assert rule.provider in table.by_name
         assert rule.api in UPSTREAM_APIS
+
+
+def test_a_lesson_about_the_api_of_a_model_comes_before_the_rules() -> None:
+    rules = upstream_api_rules("openai")
+    body = b'{"model":"gpt-5.6","tools":[{}]}'
+    assert api_for_request(rules, {}, body) == "responses"
+    assert api_for_request(rules, {}, b"{") == "chat"
+    lessons = {"gpt-5.6": ("stream", "api:chat", "api:messages", "top_p"), "other": ()}
+    assert api_for_request(rules, lessons, body) == "messages"
+    assert api_for_request((), {"gpt-5.6": ("stream",)}, body) == "chat"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
 from surecall.runtime.transport import Incoming, OpenAICompatible
-from surecall.settings.connection import CHAT_COMPLETIONS_PATH, wrap_headers
+from surecall.settings.connection import CHAT_COMPLETIONS_PATH, MESSAGES_API, wrap_headers
 from surecall.values.nesting import decode_json
 from surecall.values.types import JSON, HttpResponse, Secret
 
@@ -25,6 +25,8 @@ FORWARDED: Final = (
     "x-request-id",
     "x-title",
 )
+# Also forwarded to an upstream with the Messages API.
+_MESSAGES_FORWARDED: Final = ("anthropic-beta",)
 # Response headers that are returned to the client.
 RETURNED: Final = (
     "openai-model",
@@ -69,7 +71,8 @@ class Upstream(OpenAICompatible):
         """Return a copy for one client request; it shares the open connections."""
         own = copy.copy(self)
         own.api_key = self.api_key or key
-        given = {name: headers.get(name, "") for name in FORWARDED}
+        names = (*FORWARDED, *(_MESSAGES_FORWARDED if self.usual_api == MESSAGES_API else ()))
+        given = {name: headers.get(name, "") for name in names}
         # A value that is not printable could not be sent.
         given = {name: value for name, value in given.items() if value and value.isprintable()}
         own._headers = self._headers | wrap_headers(given)  # noqa: SLF001  # same class
@@ -117,7 +120,8 @@ class Upstream(OpenAICompatible):
             async with super().stream(body) as incoming:
                 yield incoming
             return
-        more = {"Content-Type": Secret(kind)} if kind else {}
+        more = self._native_headers(self.usual_api)
+        more |= {"Content-Type": Secret(kind)} if kind else {}
         async with self:
             response = await self._send_request(method, self._with_query(path), body, more)
             try:

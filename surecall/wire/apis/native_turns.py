@@ -23,8 +23,9 @@ import msgspec
 from surecall.parsing.budget import FRAMING_FACTOR, MAX_BYTES, MAX_VALUES, has_too_many_values
 from surecall.values.nesting import MAX_WRAPPED_DEPTH, TooDeep, decode_json
 from surecall.values.text import join_surrogates
-from surecall.values.types import JSON, is_blank
-from surecall.wire.apis.adapter import InvalidRequest
+from surecall.values.types import JSON, HttpResponse, is_blank
+from surecall.wire.apis.adapter import ErrorReply, InvalidRequest
+from surecall.wire.apis.chat_api import error_body
 from surecall.wire.chat_format import decode, encode, normalize_id, plain_id, replace_non_finite
 from surecall.wire.content_parts import text_of
 from surecall.wire.provider_state import NATIVE_TURN
@@ -99,6 +100,13 @@ def encode_native_request(api: NativeApi, data: bytes) -> bytes:
     if not isinstance(body, dict):
         raise InvalidRequest("The request must be a JSON object.")
     return encode(api.encode_request(body))
+
+
+def refusal_answer(problem: InvalidRequest) -> HttpResponse:
+    """Return the answer to a request that an API cannot express."""
+    failure = ErrorReply(problem.status, problem.message, "invalid_request", problem.param)
+    headers = {"content-type": "application/json"}
+    return HttpResponse(problem.status, headers, encode(error_body(failure)))
 
 
 def decode_native_response(api: NativeApi, data: bytes) -> bytes:

@@ -105,3 +105,18 @@ def test_a_request_handed_on_in_vain_shows_neither_the_key_nor_the_proxys_passwo
             pass
 
     assert "proxy for far.invalid:80" in fault_of(work()).message
+
+
+def test_an_upstream_with_the_messages_api_gets_its_headers() -> None:
+    with RawUpstream((200, {}, b"{}")) as raw:
+        base = Upstream(raw.url, api="messages").for_client({"anthropic-beta": "x"}, Secret(KEY))
+
+        async def work() -> None:
+            async with base.forward("GET", "/models", b"", None):
+                pass
+
+        asyncio.run(work())
+        [(_, path, headers, _)] = raw.requests
+    assert (path, headers["x-api-key"], headers["anthropic-beta"]) == ("/v1/models", KEY, "x")
+    other = Upstream("http://127.0.0.1:9").for_client({"anthropic-beta": "x"}, None)
+    assert not other._headers

@@ -14,6 +14,7 @@ from surecall.wire.apis.native_turns import (
     TextPieces,
     decode_native_response,
     encode_native_request,
+    refusal_answer,
     without_native_turns,
 )
 from surecall.wire.apis.responses_upstream import ResponsesUpstream
@@ -53,6 +54,12 @@ def streamed(*events: JSON | str, api: Any = RESPONSES) -> Any:
 
 def text_of(body: Any) -> str:
     return str(body["choices"][0]["message"]["content"])
+
+
+def test_a_refusal_is_an_answer_in_the_form_of_chat_completions() -> None:
+    answer = refusal_answer(InvalidRequest("No.", "messages"))
+    assert answer.status == 400
+    assert msgspec.json.decode(answer.body)["error"]["param"] == "messages"
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b"7", b"[" * 1000 + b"]" * 1000])
