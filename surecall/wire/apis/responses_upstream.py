@@ -257,7 +257,7 @@ def _output_text(text: str) -> JSON:
 def _message_items(text: str) -> list[JSON]:
     if is_blank(text):
         return []
-    return [{"type": "message", "role": "assistant", "content": [_output_text(text)]}]
+    return [{"type": "message", "role": "assistant", "content": text}]
 
 
 def _call_item(call: JSON) -> JSON:

@@ -53,6 +53,10 @@ def written(text: str, **fields: Any) -> JSON:
     return {"type": "message", "role": "assistant", "content": [part]} | fields
 
 
+def plain(text: str) -> JSON:
+    return {"type": "message", "role": "assistant", "content": text}
+
+
 def decoded(*listed: Any, **fields: Any) -> Any:
     head: JSON = {"id": "resp_1", "model": "m", "status": "completed"}
     return API.decode_response(head | {"output": list(listed)} | fields)
@@ -93,7 +97,7 @@ def test_the_first_system_text_becomes_the_instructions() -> None:
 
 def test_calls_and_results_become_items() -> None:
     found = items(USER, said(call("c1"), call("a.b:1", {"a": 1}), text="So."), output(), USER)
-    assert found[1:3] == [written("So."), made()]
+    assert found[1:3] == [plain("So."), made()]
     assert found[3]["arguments"] == '{"a":1}'
     assert found[3]["call_id"] != "a.b:1"
     assert found[4] == {"type": "function_call_output", "call_id": "c1", "output": "2"}
@@ -214,7 +218,7 @@ def test_a_turn_that_was_changed_keeps_its_state() -> None:
 def test_text_that_was_not_saved_goes_before_the_calls() -> None:
     message = message_of(REASONING, made(id="f1")) | {"content": "New."}
     found = items(USER, message, output())[1:-1]
-    assert found == [REASONING, written("New."), made(id="f1")]
+    assert found == [REASONING, plain("New."), made(id="f1")]
 
 
 def test_reasoning_without_what_it_led_to_is_left_out() -> None:
@@ -248,11 +252,11 @@ def test_parts_other_than_text_come_back_as_well() -> None:
 )
 def test_the_turn_of_another_api_and_a_malformed_one_do_no_harm(saved: JSON) -> None:
     message = {"role": "assistant", "content": "A", "native_turn": saved}
-    assert items(USER, message)[1]["content"] == [written("A")["content"][0]]
+    assert items(USER, message)[1]["content"] in ("A", written("A")["content"])
 
 
 def test_a_refusal_is_sent_as_text() -> None:
-    assert items({"role": "assistant", "content": None, "refusal": "No."}) == [written("No.")]
+    assert items({"role": "assistant", "content": None, "refusal": "No."}) == [plain("No.")]
 
 
 # Replies
