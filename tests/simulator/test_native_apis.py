@@ -1,5 +1,6 @@
 """The simulator's other APIs, also driven by the official SDKs."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ import msgspec
 import openai
 import pytest
 
+from surecall import OpenAICompatible, ToolLoopRunner
 from surecall.simulator.native_apis import (
     NATIVE_FAULTS,
     SERVED_APIS,
@@ -348,3 +350,42 @@ def test_a_fault_that_a_retry_fixes_occurs_once_per_position() -> None:
         ends = [post(simulator.url, body, "/v1/messages").events[-1]["type"] for _ in range(3)]
         assert simulator.faults["no-ending"] == 2
     assert ends == ["content_block_stop", "message_stop", "content_block_stop"]
+
+
+# The runner, whose client speaks all three
+
+
+def get_weather(city: str, days: int) -> str:
+    """Weather for a city."""
+    return f"{city}: clear for {days} days"
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+def test_a_run_is_the_same_over_every_api(api: str) -> None:
+    with Simulator(seed=7) as simulator:
+        client = OpenAICompatible(f"{simulator.url}/v1", api=api, lessons=False)
+        runner = ToolLoopRunner(client=client, model="sim/strict-sealed", tools=[get_weather])
+        result = asyncio.run(runner.run(QUESTION))
+        assert not simulator.violations
+    assert "clear for 3 days" in result.text
+    assert result.run.turn_count == 2
+
+
+def test_a_lesson_about_the_api_lets_a_model_reason_with_tools() -> None:
+    model = "sim/like-gpt-5.6"
+    with Simulator(seed=7) as simulator:
+        client = OpenAICompatible(simulator.url, lessons=False)
+        client.lessons[model] = ("api:responses",)
+        runner = ToolLoopRunner(client=client, model=model, tools=[get_weather])
+        result = asyncio.run(runner.run(QUESTION))
+        assert [request["store"] for request in simulator.requests] == [False, False]
+    assert "clear for 3 days" in result.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_unknown_item_is_in_the_reply_and_in_its_events(*, stream: bool) -> None:
+    body: JSON = {"model": "sim/native-unknown-items", "max_tokens": 9, "messages": [USER]}
+    with Simulator() as simulator:
+        got = post(simulator.url, body | {"stream": stream}, "/v1/messages")
+        assert simulator.faults["unknown-items"] == 1
+    assert b"oracle_call" in got.body
