@@ -209,7 +209,8 @@ _INCOMPLETE_REASONS: Final = {
     FinishKind.CUT_OFF: "max_output_tokens",
     FinishKind.FILTERED: "content_filter",
 }
-_CHAT_ID_PREFIX: Final = "chatcmpl-"
+# The prefixes of the upstream's ids.
+_CHAT_ID_PREFIX, _RESPONSE_ID_PREFIX = "chatcmpl-", "resp_"
 
 
 class ParsedCompletion(msgspec.Struct, frozen=True):
@@ -233,7 +234,7 @@ class ParsedCompletion(msgspec.Struct, frozen=True):
 
 def id_suffix(head: JSON) -> str:
     """Return the suffix that all item ids of a response share."""
-    return str(head.get("id") or "").removeprefix(_CHAT_ID_PREFIX)
+    return str(head.get("id") or "").removeprefix(_CHAT_ID_PREFIX).removeprefix(_RESPONSE_ID_PREFIX)
 
 
 def parse_completion(body: JSON, suffix: str, field: str = "") -> ParsedCompletion:

@@ -17,6 +17,7 @@ from surecall.wire.apis.adapter import (
 from surecall.wire.apis.responses_items import (
     chat_name,
     exposed_tools,
+    id_suffix,
     output_items,
     parse_completion,
     render_tools,
@@ -387,3 +388,8 @@ def encoded(text: bytes) -> str:
 )
 def test_what_is_not_ours_is_passed_over(text: Any) -> None:
     assert decode_state(text) is None
+
+
+@pytest.mark.parametrize("given", ["chatcmpl-1", "resp_1", "1"])
+def test_the_id_of_a_response_has_one_prefix(given: str) -> None:
+    assert id_suffix({"id": given}) == "1"
