@@ -199,13 +199,10 @@ _HEADERS = {
 }
 
 
-# The upstream APIs other than chat completions.
-
 _NATIVE_APIS: Final[dict[str, NativeApi]] = {
     each.name: each for each in (ResponsesUpstream(), MessagesUpstream())
 }
-_ANTHROPIC: Final = "anthropic"
-_ANTHROPIC_VERSION: Final = "2023-06-01"
+_ANTHROPIC, _ANTHROPIC_VERSION = "anthropic", "2023-06-01"
 # Translating more than this takes milliseconds, so it is done in a thread.
 _LARGE_TRANSLATION: Final = 128 * 1024
 _SUCCESS: Final = range(200, 300)
