@@ -309,7 +309,7 @@ def test_a_file_of_somebody_else_does_not_count(monkeypatch: pytest.MonkeyPatch)
     save_consents([Consent("/other", ORIGIN)])
     monkeypatch.setattr("os.geteuid", lambda: 4711)
 
-    with pytest.raises(ConfigError, match="by other users"):
+    with pytest.raises(ConfigError, match="by another user"):
         load_consents()
 
 
