@@ -34,6 +34,7 @@ _WIDE_ENDS: Final = frozenset("。！？…；\n")
 _DECORATION: Final = "*_`~ \t\r\n"
 _LIST_MARKS: Final = "#->*_`~•–—0123456789.)( \t\"'“”«»✅🔍🔧👍🚀"
 _CALL_TAG_WORDS: Final = ("tool", "function", "invoke", "call", "param", "arg_", "action")
+_NO_TAG_CHARS: Final = frozenset("<>]-'\"/= ")
 _DONE_ITEMS: Final = ("- [x]", "* [x]", "[x]", "☑", "✅", "✔")
 _OPEN_ITEMS: Final = ("- [ ]", "* [ ]", "[ ]", "☐", "⬜", "⏳", "🔄")
 
@@ -63,7 +64,7 @@ def _orphaned_tag(line: str, text: str) -> str:
     """Return the closing tag of a call at the end, without its opener."""
     at = line.rfind("</")
     name = line[at + 2 : -1] if at >= 0 and line.endswith(">") else ""
-    if not name or not any(word in name.casefold() for word in _CALL_TAG_WORDS):
+    if not any(word in name.casefold() for word in _CALL_TAG_WORDS) or set(name) & _NO_TAG_CHARS:
         return ""
     # Inside backticks or quotation marks, the tag is what the answer is about.
     is_open = f"<{name}" in text or line.count("`") or line[at - 1 : at] in {'"', "'"}
@@ -268,7 +269,7 @@ _FILLERS: Final = frozenset(
 )
 _MODALS: Final = (
     *("i'll ", "i will ", "i'm going to ", "i am going to ", "i need to ", "i'm about to "),
-    *("let me ", "let's ", "we'll ", "we will ", "let us ", "i shall ", "i must ", "i want to "),
+    *("let me ", "let's ", "we'll ", "we will ", "let us ", "i shall ", "i must "),
     *("so i'll ", "so i will ", "so let me ", "going to ", "i can now ", "time to "),
     *("i should now ", "i should check ", "i have to ", "i first need to ", "i still need to "),
 )
@@ -291,7 +292,7 @@ _NO_WORK: Final = frozenset(
 )
 _STARTS: Final = (
     # English
-    *("now the ", "now onto ", "i'll be right back", "on it ", "working on it ", "hold on "),
+    *("now the ", "now onto ", "on it ", "working on it ", "hold on "),
     *("looking into ", "i'm looking ", "i'm checking ", "i'm searching ", "i'm fetching "),
     *("i'm reading ", "i'm running ", "i am checking ", "i am searching ", "i am looking "),
     *("i'm now ", "i am now "),
@@ -419,6 +420,7 @@ _KOREAN_ONGOING: Final = (
     *("실행 중입니다", "불러오는 중입니다"),
 )
 _WAIT_STARTS: Final = (
+    *("i'll be right back", "i'll be back", "i will be right back"),
     *("one moment", "one second", "just a moment", "just a second", "a moment please", "stand by"),
     *("please wait", "hang on", "please hold", "bear with me", "give me a moment", "hold on"),
     *("give me a second", "einen moment", "einen augenblick", "moment bitte", "bitte warten sie"),

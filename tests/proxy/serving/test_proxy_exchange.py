@@ -47,6 +47,17 @@ def test_an_empty_reply_is_asked_for_again() -> None:
     assert passed.body is not None
 
 
+def test_an_announcement_is_asked_about_once() -> None:
+    announced = says("Let me read the file:")
+    called = settled(announced, calls("get_weather", city="Oslo"))
+    assert (called.attempts, called.turns) == (2, 2)
+    again = settled(announced, announced)
+    assert again.body is not None
+    assert (again.attempts, again.failure) == (2, None)
+    passed = settled(announced, repair=0)
+    assert (passed.attempts, passed.failure) == (1, None)
+
+
 def test_refused_calls_are_told_by_their_code() -> None:
     done = settled(calls("nope"), says("Hi."))
     assert done.error_codes == ("TOOL_NOT_ALLOWED",)
