@@ -49,6 +49,7 @@ _RUN_EVENT_FIELDS: Final[dict[type[events.Event], tuple[str, ...]]] = {
     events.ForcedContinuationEvent: ("rung", "code"),
     events.PolicyErrorEvent: ("stage",),
     events.TextCallAskedEvent: ("rule",),
+    events.UnsupportedClaimEvent: (),
 }
 _ENDS: Final = {events.FinalEvent, events.RunFailedEvent, events.RunPausedEvent}
 

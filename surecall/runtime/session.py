@@ -21,6 +21,7 @@ from surecall.core.outcome import (
 )
 from surecall.core.state import (
     CALL_MISSING,
+    CLAIM_UNSUPPORTED,
     OBJECTION,
     OUTPUT,
     TEXT_CALL,
@@ -34,6 +35,7 @@ from surecall.core.state import (
 )
 from surecall.core.streaming import TextWithdrawn
 from surecall.core.typed_answers import answer_problem, typed_answer
+from surecall.core.unsupported_claims import unsupported_claims
 from surecall.runtime.dispatch import ToolDispatcher, ToolPolicyFailed
 from surecall.runtime.execution import USER_CODE_ERRORS, UserCodeError, call_user_code
 from surecall.runtime.fallback_chain import FallbackChain, ModelSwitch
@@ -61,6 +63,7 @@ from surecall.values.events import (
     RunPausedEvent,
     RunStartEvent,
     TextCallAskedEvent,
+    UnsupportedClaimEvent,
 )
 from surecall.values.types import Assistant, Plan, Reply, ToolCall, Usage, User
 from surecall.values.version import __version__
@@ -382,6 +385,10 @@ class Session:
             prompt, reason = str(follow_up.content), answer_problem(after)
             self._recorder.emit(FinalObjectedEvent, turn, reason=reason, text=prompt, by="schema")
             return
+        if follow_up.rung == CLAIM_UNSUPPORTED:
+            claims, prompt = unsupported_claims(after), str(follow_up.content)
+            self._recorder.emit(UnsupportedClaimEvent, turn, claims=claims, text=prompt)
+            return
         if follow_up.rung in {"", CALL_MISSING} or need is None:
             self._recorder.emit(
                 FixEmptyFinalEvent,
@@ -444,6 +451,8 @@ class Session:
                 )
                 return self._build_result(run, last_text(run), APPROVAL_PENDING, usage)
             case Finish(text, stop_reason):
+                if claims := unsupported_claims(run):
+                    self._recorder.emit(UnsupportedClaimEvent, turn, claims=claims)
                 self._recorder.emit(
                     FinalEvent,
                     turn,

@@ -29,6 +29,7 @@ from surecall.values.events import (
     TextCallAskedEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
+    UnsupportedClaimEvent,
 )
 from surecall.values.nesting import decode_json
 from surecall.values.text import quantity, truncate
@@ -177,7 +178,7 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
             name, summary = _shorten(event.result.name), _result_summary(event.result)
             return f"[{event.turn}]   {mark} {name} {summary}"
         case FixEmptyFinalEvent():
-            return f"[{event.turn}] ↻ empty answer, re-prompting"
+            return f"[{event.turn}] ↻ no usable answer, re-prompting"
         case ForcedContinuationEvent():
             return f"[{event.turn}] ↻ premature answer ({event.rung}): {event.message}"
         case TextCallAskedEvent():
@@ -185,6 +186,8 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
             return f"[{event.turn}] ↻ ambiguous call in text, not run ({event.rule}): {asked}"
         case FinalObjectedEvent():
             return f"[{event.turn}] ↻ answer not accepted: {_shorten(event.reason)}"
+        case UnsupportedClaimEvent():
+            return f"[{event.turn}] ! no call supports: {_shorten('; '.join(event.claims))}"
         case PolicyErrorEvent() | ObserverErrorEvent():
             return f"[{event.turn}] ! {event.message}"
         case ToolCallStartEvent() | RequestRefusedEvent():

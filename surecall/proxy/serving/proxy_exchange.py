@@ -64,7 +64,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
     """The result of a request: a chat completion, or the reason for the failure.
 
     `attempts` counts the requests to the upstream, `turns` the model's replies. `received` is the
-    first message, before repairs.
+    first message, before repairs. `claims` are what the answer claims without a call.
     """
 
     run_id: str
@@ -76,6 +76,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
     turns: int = 0
     error_codes: tuple[str, ...] = ()
     received: Any = None
+    claims: tuple[str, ...] = ()
 
 
 class ProxyExchange:
@@ -171,6 +172,7 @@ class ProxyExchange:
             self.run_id,
             body,
             repairs=(*result.repairs, *_ignored_call_repairs(trace)),
+            claims=result.unsupported_claims if body is not None else (),
             attempts=_reply_count(trace) + sum(isinstance(e, LlmRequestErrorEvent) for e in trace),
             turns=result.run.turn_count,
             error_codes=tuple(code for item in result.run.results for code in item.error_codes),

@@ -35,6 +35,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     repairs: tuple[str, ...] = ()
     error_codes: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     message: str = ""
     received: str = ""
@@ -47,6 +48,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             ("received", self.received),
             ("repaired", ", ".join(dict.fromkeys(self.repairs))),
             ("rejected", ", ".join(dict.fromkeys(self.error_codes))),
+            ("claims", "; ".join(self.claims)),
             ("sent", self.sent),
         )
         return [safe_text(f"{name:<10}{text}") for name, text in fields if text]
@@ -59,6 +61,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         parts = [f"#{self.number}", api, self.model, "->", outcome]
         if self.repairs:
             parts.append(f"repaired: {', '.join(dict.fromkeys(self.repairs))}")
+        if self.claims:
+            parts.append(f"no call supports: {self.claims[0]}")
         if self.turns > 1:
             parts.append(f"re-prompted {self.turns - 1} time{'s' * (self.turns > 2)}")  # noqa: PLR2004
         if self.attempts > max(self.turns, 1):
@@ -110,6 +114,7 @@ def outcome_fields(settled: ExchangeResult) -> JSON:
         "turns": settled.turns,
         "repairs": settled.repairs,
         "error_codes": settled.error_codes,
+        "claims": settled.claims,
         "received": _excerpt(settled.received),
     }
 
