@@ -45,6 +45,7 @@ What if the answer must have a type?  Where nothing is unmet, an invalid answer 
 """
 
 from surecall.core.ambiguous_calls import ambiguity_question
+from surecall.core.cut_calls import has_used_turns
 from surecall.core.exposed_tools import exposes_tools, missing_call_reason
 from surecall.core.giving_up import before_last_reply, has_conclusive_failure
 from surecall.core.obligations import Obligation, is_repetition, unmet_obligation
@@ -81,7 +82,7 @@ _UNSUPPORTED_CLAIM = (
 
 def follow_up_messages(run: Run, reply: Assistant) -> tuple[Message, ...]:
     """Return the prompt that follows an answer that does not count; nothing if it counts."""
-    if reply.calls or run.turn_count >= run.config.max_turns:
+    if reply.calls or (run.turn_count >= run.config.max_turns and has_used_turns(run)):
         return ()
     if (ambiguity := ambiguity_question(run, reply)) is not None:
         return (ambiguity,)

@@ -9,14 +9,16 @@ send back of a turn is stored for its next request.
 
 import os
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from surecall.core.cut_calls import awaits_continuation
 from surecall.core.outcome import RequestFailed, RunFailed, RunResult
 from surecall.core.request_building import RequestBuilder
 from surecall.core.state import Run
-from surecall.core.streaming import ShowDelta
+from surecall.core.streaming import DisplayDelta, ShowDelta
 from surecall.core.tool_results import build_result, refusal_envelope
 from surecall.proxy.apis.adapter import ClientRequest, ErrorReply
 from surecall.proxy.repair.proxy_settings import ProxySettings
@@ -133,9 +135,12 @@ class ProxyExchange:
         recorder = Recorder(self.run_id, self.observers)
         composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
         prompt = PromptRunner(upstream, retry=retry)
-        requests = prompt.requests(run.config, self.tools.toolbox, recorder.emit, show, composer)
+        sessions: list[Session] = []
+        gate = None if show is None else partial(_show_answer, show, sessions)
+        requests = prompt.requests(run.config, self.tools.toolbox, recorder.emit, gate, composer)
         dispatcher = ToolDispatcher(self.tools.toolbox, run.config, run_id=self.run_id)
         session = Session(run, requests, dispatcher, recorder, hands_over=True)
+        sessions.append(session)
         try:
             result = await session.drive()
         except RunFailed as failed:
@@ -185,6 +190,12 @@ class ProxyExchange:
         return self._build_result(
             failed.result, None, failure=_error_reply(failed, fault), fault=fault
         )
+
+
+def _show_answer(show: ShowDelta, sessions: list[Session], delta: DisplayDelta) -> None:
+    """Show a delta, unless the reply only continues a call: a client could not withdraw it."""
+    if not awaits_continuation(sessions[0].run.messages):
+        show(delta)
 
 
 def _build_composer(

@@ -1,8 +1,12 @@
 """One request of a client, answered by the loop."""
 
 import asyncio
+import json
 from typing import Any
 
+import pytest
+
+from surecall.core.streaming import DisplayDelta
 from surecall.proxy.apis.adapter import ClientRequest
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.request_history import ConversationMemory, TurnMemory
@@ -12,7 +16,9 @@ from surecall.proxy.serving.upstream import Upstream
 from surecall.settings.connection import RetryPolicy
 from surecall.testing import ScriptedModel, ScriptedProvider, calls, failure, says
 from surecall.values.types import JSON
-from tests.support.proxy import asked, call, completion, known, result, said
+from surecall.wire.assembler import TextDelta
+from tests.support.proxy import asked, call, completion, known, result, said, tool
+from tests.support.scripted_runs import LONG_ARGUMENTS, LimitedModel
 
 
 def begun(
@@ -148,3 +154,28 @@ def test_one_call_per_turn_goes_out_and_the_next_request_answers_the_others() ->
     assert [each["id"] for each in turn_sent["tool_calls"]] == ["c0", "c1", "c2"]
     assert [each["tool_call_id"] for each in results] == ["c0", "c1", "c2"]
     assert "TOOL_CALL_NOT_EXECUTED" in results[1]["content"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_call_that_is_cut_off_again_and_again_reaches_the_client_whole(
+    *, as_text: bool, streamed: bool
+) -> None:
+    shown: list[DisplayDelta] = []
+    put = tool("put", parameters={"type": "object", "properties": {"value": {"type": "string"}}})
+
+    async def work(url: str) -> ExchangeResult:
+        exchange = begun(asked(tools=(put,)), ProxySettings(), known(memory=TurnMemory()))
+        show = shown.append if streamed else None
+        return await exchange.run(Upstream(url), RetryPolicy(), show)
+
+    with ScriptedProvider(LimitedModel(as_text=as_text), repeat=True) as provider:
+        done = asyncio.run(work(provider.url))
+
+    assert done.body is not None
+    message = done.body["choices"][0]["message"]
+    assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == json.loads(
+        LONG_ARGUMENTS
+    )
+    assert not any(isinstance(each, TextDelta) for each in shown)
+    assert done.turns == 8
