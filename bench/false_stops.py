@@ -2,10 +2,12 @@
 
     python -m bench.false_stops [bfcl_eval-*.whl]
 
-The announcements are ours, in ten languages. Half of them were written before the detector. The
-complete answers are ours, the sections of the documentation here and in installed
-packages, their docstrings, and, with the wheel of `make bfcl`, the answers that BFCL accepts. The
-users' questions of BFCL are listed apart: they are no answers, and some begin with "I need to".
+The announcements are ours, in ten languages, and by one author. `held_out` was written before the
+detector. `fresh` was written after it: of these 46, it detected 23, with no false alarm in 40; then
+its phrases were extended. The complete answers are ours, the sections of the documentation here and
+in installed packages, their docstrings, and, with the wheel of `make bfcl`, the answers that BFCL
+accepts. Texts that end with a colon are left out of documentation: they were cut there. The users'
+questions of BFCL are listed apart: they are no answers, and some begin with "I need to".
 """
 
 import ast
@@ -122,7 +124,7 @@ def report(name: str, texts: Iterable[str], *, announces: bool) -> tuple[int, in
 
 def main(wheels: list[str]) -> None:
     """Print the shares."""
-    for half in ("tuning", "held_out"):
+    for half in ("tuning", "held_out", "fresh"):
         corpus = json.loads((CORPUS / f"{half}.json").read_bytes())
         for language, texts in corpus["announcements"].items():
             report(f"{half} {language}, detected", texts, announces=True)

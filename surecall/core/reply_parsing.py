@@ -128,8 +128,7 @@ def parse_reply(
     original = raw if isinstance(raw := choice.get("message"), dict) else {}
     if (fault := _size_fault(original)) is not None:
         return fault
-    repaired = _repaired_message(original, config, repairs, canonical=canonical)
-    repaired = join_continuation(repaired, plan)
+    repaired = _repaired_message(original, plan, config, repairs, canonical=canonical)
     judge = _Judgement(config, toolbox, budget or WorkBudget())
     reading = _extract_calls(repaired, plan, judge, salvaged=FAILED_GENERATION in repairs)
     message, finish_reason = reading.message, finish_reason_of(choice)
@@ -180,16 +179,14 @@ def _repaired_body(body: Any, plan: Plan, config: ToolCallingConfig, repairs: li
 
 
 def _repaired_message(
-    original: JSON, config: ToolCallingConfig, repairs: list[str], *, canonical: bool
+    original: JSON, plan: Plan, config: ToolCallingConfig, repairs: list[str], *, canonical: bool
 ) -> JSON:
     message = original
     if not canonical:
         message = RESPONSE.apply(config.endpoint.response_transforms, original, repairs)
-    return (
-        _strip_json_surroundings(message, config, repairs)
-        if config.call_protocol == "guided"
-        else message
-    )
+    if config.call_protocol == "guided":
+        message = _strip_json_surroundings(message, config, repairs)
+    return join_continuation(message, plan)
 
 
 def _strip_json_surroundings(message: JSON, config: ToolCallingConfig, repairs: list[str]) -> JSON:

@@ -250,6 +250,9 @@ _KINDS: Final[dict[str, _Kind]] = {
         also=("create",),
     ),
 }
+_ALL_WORDS: Final = frozenset[str]().union(
+    *(kind.participles | kind.finite for kind in _KINDS.values())
+)
 _READING: Final = frozenset(
     {
         *("get", "list", "search", "read", "find", "fetch", "query", "lookup", "check", "show"),
@@ -298,6 +301,7 @@ _ARTIFACTS: Final = frozenset(
 )
 _WIDE_ARTIFACTS: Final = ("以下", "下面", "摘要", "要約", "아래", "요약", "代码", "函数")
 _AROUND: Final = "\"'*_`()[]:-✅"
+_EDGES: Final = f"{_AROUND}.,;!?"
 _CLAUSE_ENDS: Final = frozenset(".!?;,\n。！？；，、")
 _ID_CUES: Final = (
     *(" id", "confirmation", "tracking", "confirmation code", "booking code", "reference", " ref"),
@@ -322,10 +326,14 @@ def _claims_in_answer(run: Run) -> tuple[str, ...]:
     if said is None or said.calls or is_blank(said.text):
         return ()
     text = _without_code(said.text[:_MAX_TEXT])
-    found = [
-        *(clause for clause, kind in _action_claims(text) if not _is_supported(run, clause, kind)),
-        *(quote for quote, value in _id_claims(text) if not _is_known_id(run, value)),
-    ]
+    supported: dict[tuple[str, bool], bool] = {}
+    found = []
+    for clause, name in _action_claims(text):
+        judged = name, _is_own(clause)
+        if judged not in supported:
+            supported[judged] = _is_supported(run, _KINDS[name], is_own=judged[1])
+        found += [] if supported[judged] else [clause]
+    found += [quote for quote, value in _id_claims(text) if _letters(value) not in _known_text(run)]
     return tuple(dict.fromkeys(each.strip()[:_MAX_QUOTE] for each in found))[:_MAX_CLAIMS]
 
 
@@ -338,15 +346,21 @@ def _without_code(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith(">"))
 
 
-def _action_claims(text: str) -> Iterator[tuple[str, _Kind]]:
-    """Yield the clauses that claim a completed action, with its kind."""
+def _action_claims(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the clauses that claim a completed action, with the name of its kind."""
+    # Most answers have no such word at all.
+    if text.isascii() and _ALL_WORDS.isdisjoint(
+        word.strip(_EDGES) for word in text.casefold().split()
+    ):
+        return
     for clause, is_question in _clauses(text):
         if is_question:
             continue
         folded = clause.casefold().replace("’", "'")
-        kind = _kind_of(folded)
-        if kind is not None and not _is_denied(folded) and not (kind.weak and _is_artifact(folded)):
-            yield clause, kind
+        name = _kind_of(folded)
+        if not name or _is_denied(folded) or (_KINDS[name].weak and _is_artifact(folded)):
+            continue
+        yield clause, name
 
 
 def _clauses(text: str) -> Iterator[tuple[str, bool]]:
@@ -364,10 +378,12 @@ def _clauses(text: str) -> Iterator[tuple[str, bool]]:
     yield from ((part, False) for part in (*parts, text[begin:]) if part)
 
 
-def _kind_of(folded: str) -> _Kind | None:
-    """Return the kind of action that a clause says is completed."""
+def _kind_of(folded: str) -> str:
+    """Return the name of the kind of action that a clause says is completed; else blank."""
     words = [word.strip(_AROUND) for word in folded.split()]
-    return next((each for each in _KINDS.values() if _says_done(each, folded, words)), None)
+    if folded.isascii() and _ALL_WORDS.isdisjoint(words):
+        return ""
+    return next((name for name, kind in _KINDS.items() if _says_done(kind, folded, words)), "")
 
 
 def _says_done(kind: _Kind, folded: str, words: list[str]) -> bool:
@@ -398,8 +414,8 @@ def _is_artifact(folded: str) -> bool:
     )
 
 
-def _is_supported(run: Run, clause: str, kind: _Kind) -> bool:
-    """Whether a call may have done what a clause claims, or the conversation tells it."""
+def _is_supported(run: Run, kind: _Kind, *, is_own: bool) -> bool:
+    """Whether a call may have done such an action, or the conversation tells of one."""
     if kind.weak and not any(_may_do(spec.name, kind) for spec in run.tools):
         return True
     specs = {spec.name: spec for spec in run.tools}
@@ -407,9 +423,13 @@ def _is_supported(run: Run, clause: str, kind: _Kind) -> bool:
     if any(_may_have_done(call, specs.get(call.name), kind) for call in calls):
         return True
     # A clause without "I" may tell what a tool or the user said.
-    is_own = any(word in _FIRST_PERSON for word in clause.casefold().replace("’", "'").split())
-    told = (*kind.participles, *kind.finite, *kind.wide)
-    return not is_own and any(_mentions(text, told) for text in _given_texts(run))
+    known = (*kind.participles, *kind.finite, *kind.wide)
+    return not is_own and any(_mentions(text, known) for text in _given_texts(run))
+
+
+def _is_own(clause: str) -> bool:
+    """Whether the answer says that it did something itself."""
+    return any(word in _FIRST_PERSON for word in clause.casefold().replace("’", "'").split())
 
 
 _FIRST_PERSON: Final = frozenset({"i", "i've", "we", "we've", "ich", "j'ai", "ho", "я", "he"})
@@ -465,7 +485,7 @@ def _successful_calls(run: Run) -> tuple[ToolCall, ...]:
 
 
 def _given_texts(run: Run) -> Iterator[str]:
-    """Yield what the model was told by tools, users, and the application."""
+    """Yield the texts of tools, users, and the application."""
     if run.system is not None:
         yield run.system.text
     for message in run.messages:
@@ -482,6 +502,8 @@ def _given_texts(run: Run) -> Iterator[str]:
 
 def _id_claims(text: str) -> Iterator[tuple[str, str]]:
     """Yield the ids that a text names, each with its clause: words with digits after "ID"."""
+    if text.isascii() and not any(digit in text for digit in "0123456789"):
+        return
     for clause, is_question in _clauses(text):
         if is_question or not any(map(str.isdigit, clause)):
             continue
@@ -508,11 +530,11 @@ def _id_spans(clause: str) -> Iterator[tuple[int, int]]:
             begin = -1
 
 
-def _is_known_id(run: Run, value: str) -> bool:
-    """Whether an id occurs in what the model was given, or in its successful calls."""
-    wanted = _letters(value)
-    calls: Iterable[str] = (encode(call.arguments).decode() for call in _successful_calls(run))
-    return any(wanted in _letters(text) for text in (*_given_texts(run), *calls))
+@once_per_run
+def _known_text(run: Run) -> str:
+    """Return the letters and digits of what the model was given, and of its successful calls."""
+    calls = (encode(call.arguments).decode() for call in _successful_calls(run))
+    return " ".join(map(_letters, (*_given_texts(run), *calls)))
 
 
 def _letters(text: str) -> str:

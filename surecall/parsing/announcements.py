@@ -109,7 +109,8 @@ def _announcing_sentence(tail: str, *, is_short: bool) -> str:
     folded = _fold(newest)
     if folded.endswith(_QUESTION_MARKS) or _is_conditional(folded):
         return ""
-    is_gerund = newest.lstrip(_LIST_MARKS)[:1].isupper() and _is_gerund_phrase(folded)
+    is_whole = newest.lstrip(_LIST_MARKS)[:1].isupper()
+    is_gerund = is_whole and any(map(_is_gerund_phrase, (folded, _after_filler(folded))))
     if not (is_gerund or _asks_to_wait(folded) or _is_announcing(folded, is_short=is_short)):
         return ""
     # The work may depend on what the sentence before asks the user for.
@@ -174,7 +175,8 @@ def _is_announcing(folded: str, *, is_short: bool) -> bool:
         return _is_korean_announcement(words)
     if any("\u4e00" <= char <= "\u9fff" for char in words):
         return _is_chinese_announcement(words)
-    is_ongoing = folded.endswith(_ELLIPSES) or " now" in words
+    is_finite = any(f" {verb} " in folded for verb in _FINITE_VERBS)
+    is_ongoing = not is_finite and (folded.endswith(_ELLIPSES) or " now" in words)
     clauses = words.replace(";", ",").replace(":", ",").replace(" – ", ",").replace(" — ", ",")
     return any(_is_announcing_clause(each, is_ongoing=is_ongoing) for each in clauses.split(","))
 
@@ -190,18 +192,36 @@ def _is_announcing_clause(clause: str, *, is_ongoing: bool) -> bool:
         return _follows_with_work(rest)
     if rest.startswith(_STARTS) or _is_german_present(words):
         return True
-    first = words[0]
-    if first.endswith(_FUTURE_ENDINGS) and len(first) > 4 and first not in _NO_FUTURE:  # noqa: PLR2004
-        return True
-    if is_ongoing and first.endswith(_GERUND_ENDINGS) and len(first) > 5:  # noqa: PLR2004
-        return True
-    return any(word in _RUSSIAN_VERBS for word in words[:6])
+    if rest.startswith(("i'm ", "i am ")):
+        verb = rest.removeprefix("i'm ").removeprefix("i am ").split()[0]
+        return verb.endswith("ing") and verb not in _NO_WORK
+    return _begins_with_verb(words, is_ongoing=is_ongoing) or any(
+        word in _RUSSIAN_VERBS for word in words[:6]
+    )
+
+
+def _begins_with_verb(words: list[str], *, is_ongoing: bool) -> bool:
+    """Whether a clause begins with a verb in the future tense, or one of ongoing work."""
+    first, second = (*words, "")[:2]
+    if first in _PROGRESSIVES:
+        return second.endswith(_GERUND_ENDINGS)
+    if first.endswith(_FUTURE_ENDINGS):
+        return len(first) > 4 and first not in _NO_FUTURE  # noqa: PLR2004
+    return is_ongoing and first not in _NO_GERUNDS and first.endswith(_GERUND_ENDINGS)
+
+
+def _after_filler(folded: str) -> str:
+    """Return what follows a word such as "Alright," at the beginning of a sentence."""
+    first, comma, rest = folded.partition(", ")
+    return rest if comma and first in _FILLERS else ""
 
 
 def _is_gerund_phrase(folded: str) -> bool:
     """Whether a sentence has only a gerund, as in "Running the tests", and no verb of its own."""
     first, *rest = folded.rstrip(".!").split()[:2] or [""]
     if first.removeprefix("re-") not in _GERUNDS or not rest or rest[0] not in _DETERMINERS:
+        return False
+    if any(f"ed {word} " in folded for word in ("the", "a", "an", "it", "all", "your")):
         return False
     return not any(f" {verb} " in folded for verb in _FINITE_VERBS)
 
@@ -252,24 +272,24 @@ def _is_korean_announcement(words: str) -> bool:
 # Words before the first word that counts.
 _FILLERS: Final = frozenset(
     {
-        *("ok", "okay", "alright", "right", "sure", "certainly", "great", "good", "perfect"),
-        *("excellent", "understood", "so", "now", "first", "next", "then", "and", "but"),
+        *("enseguida", "ok", "okay", "alright", "right", "sure", "certainly", "great", "good"),
+        *("perfect", "excellent", "understood", "so", "now", "first", "next", "then", "and", "but"),
         *("finally", "also", "got", "it", "yes", "absolutely", "thanks", "well", "here's", "hmm"),
         *("gut", "alles", "klar", "jetzt", "nun", "zuerst", "zunächst", "danach", "dann", "als"),
         *("erstes", "nächstes", "nächster", "und", "schritt", "im", "nächsten", "ersten"),
         *("d'accord", "bien", "maintenant", "ensuite", "puis", "d'abord", "alors", "très", "tout"),
-        *("à", "l'étape", "suivante", "et", "premièrement", "enfin", "parfait", "ahora"),
-        *("primero", "luego", "después", "entonces", "perfecto", "vale", "y", "a", "continuación"),
-        *("en", "el", "siguiente", "paso", "agora", "primeiro", "depois", "então", "certo", "em"),
-        *("seguida", "no", "próximo", "passo", "perfeito", "e", "lo", "ora", "adesso", "prima"),
-        *("poi", "per", "cosa", "nel", "prossimo", "va", "bene", "il", "subito", "perfetto"),
-        *("quindi", "хорошо", "теперь", "сначала", "сейчас", "далее", "затем", "на", "следующем"),
-        *("шаге", "я", "итак", "отлично", "понял", "да", "и", "onto"),
+        *("à", "l'étape", "suivante", "et", "premièrement", "enfin", "parfait", "ahora", "primero"),
+        *("luego", "después", "entonces", "perfecto", "vale", "y", "a", "continuación", "en", "el"),
+        *("siguiente", "paso", "agora", "primeiro", "depois", "então", "certo", "em", "seguida"),
+        *("no", "próximo", "passo", "perfeito", "e", "lo", "ora", "adesso", "prima", "poi", "per"),
+        *("cosa", "nel", "prossimo", "va", "bene", "il", "subito", "perfetto", "quindi", "хорошо"),
+        *("теперь", "сначала", "сейчас", "далее", "затем", "на", "следующем", "шаге", "я", "итак"),
+        *("отлично", "понял", "да", "и", "onto", "mismo", "já"),
     }
 )
 _MODALS: Final = (
-    *("i'll ", "i will ", "i'm going to ", "i am going to ", "i need to ", "i'm about to "),
-    *("let me ", "let's ", "we'll ", "we will ", "let us ", "i shall ", "i must "),
+    *("i'll need to ", "i will need to ", "i'll ", "i will ", "i'm going to ", "i am going to "),
+    *("i need to ", "i'm about to ", "let me ", "let's ", "let us ", "i shall ", "i must "),
     *("so i'll ", "so i will ", "so let me ", "going to ", "i can now ", "time to "),
     *("i should now ", "i should check ", "i have to ", "i first need to ", "i still need to "),
 )
@@ -282,17 +302,25 @@ _ADVERBS: Final = frozenset(
 # After "I will": a state, a promise, or something that the answer itself does.
 _NO_WORK: Final = frozenset(
     {
-        *("be", "need", "not", "never", "remember", "remind", "keep", "wait", "leave", "let"),
-        *("assume", "stop", "stay", "know", "always", "explain", "have", "ask", "note", "point"),
-        *("inform", "mention", "clarify", "summarize", "say", "tell", "give", "show", "answer"),
-        *("describe", "admit", "stress", "emphasize", "believe", "think", "understand"),
-        *("rephrase", "repeat", "respond", "reply", "stand", "ship", "only", "no", "pass"),
-        *("gladly", "happily", "of", "require", "depend", "recommend", "suggest", "talk", "add,"),
+        *("hoping", "assuming", "being", "having", "thinking", "feeling", "wondering", "looking"),
+        *("learning", "getting", "telling", "asking", "talking", "happy", "using", "working"),
+        *("missing", "be", "put", "need", "not", "never", "remember", "remind", "keep", "wait"),
+        *("leave", "let", "assume", "stop", "stay", "know", "always", "explain", "have", "ask"),
+        *("note", "point", "inform", "mention", "clarify", "summarize", "say", "tell", "give"),
+        *("show", "answer", "describe", "admit", "stress", "emphasize", "believe", "think"),
+        *("understand", "rephrase", "repeat", "respond", "reply", "stand", "ship", "only", "no"),
+        *("pass", "gladly", "happily", "of", "require", "depend", "recommend", "suggest", "talk"),
+        "add,",
     }
 )
 _STARTS: Final = (
     # English
-    *("now the ", "now onto ", "on it ", "working on it ", "hold on "),
+    *(
+        *("passons ", "je prépare ", "je jette ", "je termine ", "pasemos ", "preparo ", "miro "),
+        *("lo miro ", "lo reviso ", "passemos ", "passiamo ", "do un'occhiata ", "ci penso io "),
+        *("mal sehen ", "mal schauen ", "now the ", "now onto ", "i'm on it ", "je m'en charge "),
+        *("on it ", "working on it ", "hold on "),
+    ),
     *("looking into ", "i'm looking ", "i'm checking ", "i'm searching ", "i'm fetching "),
     *("i'm reading ", "i'm running ", "i am checking ", "i am searching ", "i am looking "),
     *("i'm now ", "i am now "),
@@ -339,69 +367,85 @@ _NO_FUTURE: Final = frozenset(
     }
 )
 _GERUND_ENDINGS: Final = ("ing", "ando", "endo", "indo", "iendo")
+_PROGRESSIVES: Final = frozenset({"sto", "estou", "estoy"})
+_NO_GERUNDS: Final = frozenset(
+    {"everything", "nothing", "something", "anything", "during", "thing", "bring", "being"}
+)
 _GERUNDS: Final = frozenset(
     {
         *("reading", "checking", "running", "launching", "fetching", "searching", "looking"),
-        *("querying", "creating", "updating", "sending", "booking", "opening", "fixing"),
-        *("calling", "loading", "retrieving", "starting", "writing", "testing", "building"),
-        *("installing", "scanning", "verifying", "applying", "editing", "deleting", "adding"),
-        *("proceeding", "using", "moving", "connecting", "continuing"),
+        *("querying", "creating", "updating", "sending", "booking", "opening", "fixing", "calling"),
+        *("loading", "retrieving", "starting", "writing", "testing", "building", "installing"),
+        *("scanning", "verifying", "applying", "editing", "deleting", "adding", "proceeding"),
+        *("executing", "generating", "preparing", "using", "moving", "connecting", "continuing"),
     }
 )
 _DETERMINERS: Final = frozenset(
     {
-        *("the", "your", "for", "all", "it", "them", "that", "this", "these", "those", "a", "an"),
-        *("each", "every", "both", "on", "up", "into", "through", "to", "again"),
+        *("the", "with", "step", "your", "for", "all", "it", "them", "that", "this", "these"),
+        *("those", "a", "an", "each", "every", "both", "on", "up", "into", "through", "to"),
+        "again",
     }
 )
 _FINITE_VERBS: Final = (
     *("is", "are", "was", "were", "will", "can", "may", "must", "should", "has", "have", "does"),
-    *("usually", "requires", "takes", "makes", "means", "returns", "helps", "needs", "works"),
-    "to",
+    *("usually", "requires", "takes", "makes", "means", "returns", "helps", "needs", "works", "to"),
 )
 _GERMAN_VERBS: Final = frozenset(
     {
-        *("sehe", "prüfe", "suche", "lese", "öffne", "rufe", "führe", "lege", "erstelle"),
+        *("gehe", "sehe", "prüfe", "suche", "lese", "öffne", "rufe", "führe", "lege", "erstelle"),
         *("korrigiere", "schaue", "hole", "starte", "füge", "buche", "kümmere", "lösche"),
-        *("aktualisiere", "installiere", "beginne", "ändere", "schreibe", "sende", "frage"),
-        *("lade", "teste", "behebe", "analysiere", "untersuche", "passe", "überprüfe"),
-        *("durchsuche", "ermittle", "bearbeite", "fahre", "verwende", "nutze", "werde"),
-        *("repariere", "speichere", "liste", "reserviere", "verschicke", "wechsle", "setze"),
-        *("kopiere", "verschiebe"),
+        *("aktualisiere", "installiere", "beginne", "ändere", "schreibe", "sende", "frage", "lade"),
+        *("teste", "behebe", "analysiere", "untersuche", "passe", "überprüfe", "durchsuche"),
+        *("ermittle", "bearbeite", "fahre", "verwende", "nutze", "werde", "repariere", "speichere"),
+        *("liste", "reserviere", "verschicke", "wechsle", "setze", "kopiere", "verschiebe"),
     }
 )
 _RUSSIAN_VERBS: Final = frozenset(
     {
-        *("проверю", "посмотрю", "прочитаю", "запущу", "обновлю", "создам", "исправлю", "открою"),
-        *("найду", "отправлю", "добавлю", "удалю", "сделаю", "начну", "выполню", "получу"),
-        *("вызову", "забронирую", "изменю", "загружу", "поищу", "узнаю", "попробую", "перейду"),
-        *("продолжу", "изучу", "запрошу", "установлю", "настрою", "напишу", "подготовлю"),
-        *("скачаю", "проанализирую", "ищу", "проверяю", "запускаю", "читаю", "получаю"),
-        *("запрашиваю", "вызываю", "открываю", "перехожу", "выполняю", "создаю", "обновляю"),
-        *("начинаю", "загружаю", "отправляю", "добавляю", "удаляю", "исправляю", "бронирую"),
-        *("изменяю", "приступаю", "займусь"),
+        *("готовлю", "разберусь", "перейдём", "перейдем", "скачиваю", "анализирую", "проверю"),
+        *("посмотрю", "прочитаю", "запущу", "обновлю", "создам", "исправлю", "открою", "найду"),
+        *("отправлю", "добавлю", "удалю", "сделаю", "начну", "выполню", "получу", "вызову"),
+        *("забронирую", "изменю", "загружу", "поищу", "узнаю", "попробую", "перейду", "продолжу"),
+        *("изучу", "запрошу", "установлю", "настрою", "напишу", "подготовлю", "скачаю"),
+        *("проанализирую", "ищу", "проверяю", "запускаю", "читаю", "получаю", "запрашиваю"),
+        *("вызываю", "открываю", "перехожу", "выполняю", "создаю", "обновляю", "начинаю"),
+        *("загружаю", "отправляю", "добавляю", "удаляю", "исправляю", "бронирую", "изменяю"),
+        *("приступаю", "займусь"),
     }
 )
-_CHINESE_STARTS: Final = ("正在", "马上为", "马上帮", "现在修", "现在开始", "现在来", "继续处理")
+_CHINESE_STARTS: Final = (
+    "接着",
+    "先看",
+    "先查",
+    "正在",
+    "马上为",
+    "马上帮",
+    "现在修",
+    "现在开始",
+    "现在来",
+    "继续处理",
+)
 _CHINESE_CUES: Final = (
-    *("让我", "我来", "我先", "我将", "接下来", "我马上", "我这就", "下一步", "我们先", "我现在"),
-    *("我正在", "下面我", "首先我", "首先，我", "继续执行", "马上为您", "立即为您", "我立即"),
-    *("我去", "讓我", "我來", "接下來", "我會先", "我会先", "为您处理", "那我继续", "现在我"),
+    *("我准备", "让我", "我来", "我先", "我将", "接下来", "我马上", "我这就", "下一步", "我们先"),
+    *("我现在", "我正在", "下面我", "首先我", "首先，我", "继续执行", "马上为您", "立即为您"),
+    *("我立即", "我去", "讓我", "我來", "接下來", "我會先", "我会先", "为您处理", "那我继续"),
+    "现在我",
 )
 _JAPANESE_ENDS: Final = ("ます", "ますね", "ましょう", "ますので")
 _JAPANESE_STRONG_ENDS: Final = (
     *("てみます", "てみますね", "でみます", "でみますね", "てみましょう", "でみましょう"),
-    *("いたします", "しますね", "しましょう", "見ましょう", "みましょう", "調べます"),
-    *("確認します", "修正します"),
+    *("いたします", "しますね", "しましょう", "見ましょう", "みましょう", "調べます", "確認します"),
+    "修正します",
 )
 _JAPANESE_STATES: Final = (
-    *("あります", "ございます", "なります", "できます", "思います", "います"),
-    *("お待ちしております", "れます", "おります", "いただけます", "りません", "お願いします"),
-    *("お願いいたします", "ますます"),
+    *("あります", "ございます", "なります", "できます", "思います", "います", "お待ちしております"),
+    *("れます", "おります", "いただけます", "りません", "お願いします", "お願いいたします"),
+    "ますます",
 )
 _JAPANESE_STARTS: Final = (
-    *("まず", "次に", "次は", "次の", "これから", "それでは", "では", "今から", "続いて"),
-    *("今すぐ", "すぐに", "ただいま", "最初に", "その後"),
+    *("まず", "次に", "次は", "次の", "これから", "それでは", "では", "今から", "続いて", "今すぐ"),
+    *("すぐに", "ただいま", "最初に", "その後"),
 )
 _JAPANESE_ONGOING: Final = (
     *("検索中です", "確認中です", "取得中です", "調査中です", "処理中です", "検索しています"),
@@ -420,11 +464,11 @@ _KOREAN_ONGOING: Final = (
     *("실행 중입니다", "불러오는 중입니다"),
 )
 _WAIT_STARTS: Final = (
-    *("i'll be right back", "i'll be back", "i will be right back"),
-    *("one moment", "one second", "just a moment", "just a second", "a moment please", "stand by"),
-    *("please wait", "hang on", "please hold", "bear with me", "give me a moment", "hold on"),
-    *("give me a second", "einen moment", "einen augenblick", "moment bitte", "bitte warten sie"),
-    *("bitte warte", "moment,", "un instant", "un moment", "veuillez patienter", "un momento"),
+    *("i'll be right back", "i'll be back", "i will be right back", "one moment", "one second"),
+    *("just a moment", "just a second", "a moment please", "stand by", "please wait", "hang on"),
+    *("please hold", "bear with me", "give me a moment", "hold on", "give me a second"),
+    *("einen moment", "einen augenblick", "moment bitte", "bitte warten sie", "bitte warte"),
+    *("moment,", "un instant", "un moment", "veuillez patienter", "un momento"),
     *("espere un momento", "espera un momento", "um momento", "aguarde", "un attimo", "attendi"),
     *("attenda", "одну минуту", "минутку", "подождите", "секунду", "один момент"),
 )
@@ -441,7 +485,10 @@ _VETOES: Final = (
     *(" would you", " you can", " you should", " you want", " you need", " from you", " not "),
     *("n't ", " instead of me", " more information", " more detail", " your answer"),
     *(" your reply", " your response", " unless ", " for future ", " next time", " from now on"),
-    *(" see you", " what i can do", " stop here", " on monday"),
+    *(
+        *(" see you", " you soon", " from here on", " get back to ", " a note", " go with "),
+        *(" call you", " what i can do", " stop here", " on monday"),
+    ),
     # German
     *(" wenn ", " falls ", " sobald ", " bescheid", " nicht", " soll ich", " sag mir"),
     *(" sagen sie ", " nennen sie ", " leider ", " gerne weiter", " gern weiter", " morgen "),

@@ -386,8 +386,7 @@ class Session:
             self._recorder.emit(FinalObjectedEvent, turn, reason=reason, text=prompt, by="schema")
             return
         if follow_up.rung == CLAIM_UNSUPPORTED:
-            claims, prompt = unsupported_claims(after), str(follow_up.content)
-            self._recorder.emit(UnsupportedClaimEvent, turn, claims=claims, text=prompt)
+            self._emit_claims(after, turn, str(follow_up.content))
             return
         if follow_up.rung in {"", CALL_MISSING} or need is None:
             self._recorder.emit(
@@ -407,6 +406,11 @@ class Session:
             text=str(follow_up.content),
             tools=need.tools,
         )
+
+    def _emit_claims(self, run: Run, turn: int, prompt: str = "") -> None:
+        """Record what the answer claims without a call, and the prompt about it, if any."""
+        if claims := unsupported_claims(run):
+            self._recorder.emit(UnsupportedClaimEvent, turn, claims=claims, text=prompt)
 
     def _emit_text_call(self, turn: int, message: Assistant, prompt: User) -> None:
         """Record that the model was re-prompted about a call in its text."""
@@ -451,8 +455,7 @@ class Session:
                 )
                 return self._build_result(run, last_text(run), APPROVAL_PENDING, usage)
             case Finish(text, stop_reason):
-                if claims := unsupported_claims(run):
-                    self._recorder.emit(UnsupportedClaimEvent, turn, claims=claims)
+                self._emit_claims(run, turn)
                 self._recorder.emit(
                     FinalEvent,
                     turn,

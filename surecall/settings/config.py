@@ -80,8 +80,8 @@ class ToolCallingConfig(LayeredSettings, frozen=True, kw_only=True):
     """Responses to premature answers, in order: `remind` names what is missing, `require` also
     requires a call. After the last step the run fails."""
     fix_empty_final: bool = default(True)
-    """Re-prompt once when a reply is empty or announces a call that it does not contain; if false,
-    a blank answer is returned with the stop reason `empty_final`."""
+    """Re-prompt once when a reply is empty, or announces a call or work and ends; if false, a blank
+    answer is returned with the stop reason `empty_final`."""
     fix_empty_final_user_text: str = default(FINAL_ANSWER_REQUEST)
     """The prompt that follows an empty answer after tool calls."""
     fix_empty_final_disable_tools: bool = default(True)

@@ -186,10 +186,8 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
             return f"[{event.turn}] ↻ ambiguous call in text, not run ({event.rule}): {asked}"
         case FinalObjectedEvent():
             return f"[{event.turn}] ↻ answer not accepted: {_shorten(event.reason)}"
-        case UnsupportedClaimEvent():
-            return f"[{event.turn}] ! no call supports: {_shorten('; '.join(event.claims))}"
-        case PolicyErrorEvent() | ObserverErrorEvent():
-            return f"[{event.turn}] ! {event.message}"
+        case PolicyErrorEvent() | ObserverErrorEvent() | UnsupportedClaimEvent():
+            return f"[{event.turn}] ! {_warning(event)}"
         case ToolCallStartEvent() | RequestRefusedEvent():
             return ""
         case ModelChangedEvent():
@@ -197,6 +195,12 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
             return f"[{event.turn}] ⇢ switching to {_shorten(event.model)} ({reason})"
         case RunPausedEvent() | FinalEvent() | RunFailedEvent():  # pragma: no branch  # closed
             return _end_line(event)
+
+
+def _warning(event: PolicyErrorEvent | ObserverErrorEvent | UnsupportedClaimEvent) -> str:
+    if isinstance(event, UnsupportedClaimEvent):
+        return f"no call supports: {_shorten('; '.join(event.claims))}"
+    return event.message
 
 
 def _switch_reason(event: ModelChangedEvent) -> str:

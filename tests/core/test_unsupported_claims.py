@@ -116,6 +116,13 @@ def test_an_answer_may_say_that_without_a_call(text: str) -> None:
     assert claims(text) == ()
 
 
+def test_every_clause_that_claims_the_same_is_quoted() -> None:
+    assert claims("I have sent it. I have sent them all.") == (
+        "I have sent it",
+        "I have sent them all",
+    )
+
+
 def test_what_users_and_results_tell_is_no_claim_of_the_model() -> None:
     read = call("getStatus", data={"status": "CANCELLED", "ref": "ID 55-A"})
 

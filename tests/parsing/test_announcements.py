@@ -49,6 +49,8 @@ def test_complete_answers_are_not_announcements(half: str) -> None:
         ("Let me look it up. One moment please 🔍", "One moment"),
         ("Running the tests.", "Running the tests"),
         ("Fetching data…", "Fetching data"),
+        ("Sto preparando la richiesta.", "Sto preparando"),
+        ("Alright, opening the file.", "opening the file"),
     ],
 )
 def test_the_reason_quotes_what_announces(text: str, reason: str) -> None:
