@@ -116,6 +116,8 @@ bfcl: $(READY)  ## download the Berkeley leaderboard's wheel, and hold our judge
 	$(BIN)/python -m bench.bfcl_judge $(VENV)/bfcl/bfcl_eval-2026.3.23-py3-none-any.whl
 	PYTHONPATH=$(VENV)/bfcl/packages $(BIN)/python -m bench.bfcl_turns $(VENV)/bfcl/bfcl_eval-2026.3.23-py3-none-any.whl
 	$(BIN)/python -m bench.tool_search $(VENV)/bfcl/bfcl_eval-2026.3.23-py3-none-any.whl
+	$(BIN)/python -m bench.false_stops $(VENV)/bfcl/bfcl_eval-2026.3.23-py3-none-any.whl
+	$(BIN)/python -m bench.unsupported_claims
 
 features: $(READY)  ## install five other libraries, and check what the table of features says of them: a quarter of an hour, 2 GB of disk
 	$(BIN)/python -m scripts.features.install

@@ -94,6 +94,7 @@ class CellCounts:
         self.categories: Counter[str] = Counter()
         self.times = DurationCounts()
         self.false_finals = 0
+        self.unsupported_claims = 0
 
     def add(self, trial: Trial) -> None:
         """Count a trial."""
@@ -103,6 +104,7 @@ class CellCounts:
             self.invalid_without_tools += trial.kind != "tool" and trial.status == "infra"
             return
         self.false_finals += trial.false_finals
+        self.unsupported_claims += trial.unsupported_claims
         rate = Rate(int(trial.ok), 1)
         match trial.kind:
             case "control":
@@ -239,6 +241,8 @@ def _remarks(counts: CellCounts, trials_left: int) -> list[str]:
         remarks.append(f"without tools {_count_text(counts.no_tools)}")
     if counts.false_finals:
         remarks.append(quantity(counts.false_finals, "premature answer"))
+    if counts.unsupported_claims:
+        remarks.append(quantity(counts.unsupported_claims, "unsupported claim"))
     if counts.statuses["infra"]:
         remarks.append(_infra_text(counts))
     if counts.statuses["skipped"]:

@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterator
 from typing import Final, TypeGuard
 
+from surecall.core.cut_calls import has_refused_limit, raise_limit
 from surecall.core.giving_up import give_up_reasons, is_hopeless, is_safe_to_rerun
 from surecall.core.guided.call_forms import call_forms, describe_value, has_value_choice
 from surecall.core.obligations import Obligation, contract_progress, is_repetition, unmet_obligation
@@ -85,7 +86,7 @@ def next_plan(run: Run) -> Plan:
     """Return the next request."""
     need = unmet_obligation(run)
     tools, choice = _tools_and_choice(run, need)
-    options = run.options
+    options = raise_limit(run, run.options)
     if not tools:
         # OpenAI refuses the flag in a request without tools.
         options = {key: options[key] for key in options if key != "parallel_tool_calls"}
@@ -219,7 +220,7 @@ def _sends_tools(run: Run) -> bool:
     # Before any call, an answer without tools would have no results to report.
     off = run.config.fix_empty_final_disable_tools and run.has_called_tools
     return not any(
-        isinstance(message, Refusal)
+        (isinstance(message, Refusal) and not has_refused_limit(run))
         or (off and isinstance(message, User) and message.is_final_request)
         for message in run.tail
     )

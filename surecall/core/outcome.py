@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from surecall.core.giving_up import count_premature_answers
 from surecall.core.state import Fail, Run
+from surecall.core.unsupported_claims import unsupported_claims
 from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
 from surecall.values.events import (
@@ -146,6 +147,11 @@ class RunResult(msgspec.Struct, Generic[T_co], frozen=True):
     def false_finals(self) -> int:
         """The number of premature answers: final answers before the work was done."""
         return count_premature_answers(self.run)
+
+    @property
+    def unsupported_claims(self) -> tuple[str, ...]:
+        """What the answer claims to have done without a successful call, as quotations."""
+        return unsupported_claims(self.run)
 
 
 class RunFailed(SurecallError):

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from surecall.core.cut_calls import has_refused_limit, has_used_turns
 from surecall.core.exposed_tools import exposes_tools, missing_call_reason
 from surecall.core.giving_up import (
     before_last_reply,
@@ -136,9 +137,7 @@ def _recent_success(run: Run, call: ToolCall) -> ToolResult | None:
 
 def stop_failure(run: Run) -> Fail | None:
     """Return why no further request is sent: a permanent failure or a limit."""
-    if isinstance(run.last_message, Refusal) and not _can_retry_without_tools(
-        run, run.last_message
-    ):
+    if isinstance(run.last_message, Refusal) and not _can_retry_refused(run, run.last_message):
         fault = run.last_message.fault
         return Fail(fault.code, fault.message, fault=fault)
     return _limit_failure(run)
@@ -150,7 +149,7 @@ def _limit_failure(run: Run) -> Fail | None:
         return Fail(ErrorCode.NO_TOOL_CALLS, "a tool must be called, but none is available")
     if (absent := _unreachable_contract(run)) is not None:
         return absent
-    if run.counted_turns >= config.max_turns:
+    if run.counted_turns >= config.max_turns and has_used_turns(run):
         message = f"no final answer after {run.counted_turns} turns"
         return Fail(ErrorCode.MAX_TURNS_EXCEEDED, message)
     # A tool that ran may use the same codes in its own errors; those are ignored here.
@@ -213,8 +212,10 @@ def _unreachable_contract(run: Run) -> Fail | None:
     return Fail(ErrorCode.CONTRACT_UNMET, message, {"missing": need_names(missing)})
 
 
-def _can_retry_without_tools(run: Run, refusal: Refusal) -> bool:
-    """Whether a request rejected because of its tools may be retried without them."""
+def _can_retry_refused(run: Run, refusal: Refusal) -> bool:
+    """Whether a refused request may be retried without its tools, or with its former limit."""
+    if has_refused_limit(run):
+        return True
     refusals = sum(isinstance(message, Refusal) for message in run.tail)
     return (
         run.config.tool_use_mode is ToolUseMode.RELAXED

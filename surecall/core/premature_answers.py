@@ -32,8 +32,12 @@ What if a reply is unusable?  If no step of the ladder applies, the model is re-
     empty answer to tool results, the next request may omit the tools
     (`fix_empty_final_disable_tools`); before any call, and where a call was announced, they stay.
     A second unusable reply fails the run with EMPTY_FINAL or CALL_MISSING.
+What if the text only announces work ("Let me read the file:")?  The model is re-prompted in the
+    same way, while it may call tools. It may mean its text as the answer, so a second one counts.
 What if the text contains a call that did not run?  The model is asked about it before anything
     else: see `ambiguous_calls`. A reply that is only such a call is no answer.
+What if the answer claims what no call did?  It is reported; with `verify_claims="ask"`, the model
+    is asked about it once in a run. See `unsupported_claims`.
 What if the application objects?  Its message is sent to the model, at most `len(final_ladder)`
     times in a run; then the run fails with CONTRACT_UNMET. The tools are exposed again.
 What if the answer must have a type?  Where nothing is unmet, an invalid answer is sent back: see
@@ -41,10 +45,11 @@ What if the answer must have a type?  Where nothing is unmet, an invalid answer 
 """
 
 from surecall.core.ambiguous_calls import ambiguity_question
+from surecall.core.cut_calls import has_used_turns
 from surecall.core.exposed_tools import exposes_tools, missing_call_reason
-from surecall.core.giving_up import has_conclusive_failure
+from surecall.core.giving_up import before_last_reply, has_conclusive_failure
 from surecall.core.obligations import Obligation, is_repetition, unmet_obligation
-from surecall.core.state import CALL_MISSING, OBJECTION, OUTPUT, Run
+from surecall.core.state import CALL_MISSING, CLAIM_UNSUPPORTED, OBJECTION, OUTPUT, Run
 from surecall.core.typed_answers import (
     answer_problem,
     can_correct,
@@ -52,8 +57,11 @@ from surecall.core.typed_answers import (
     mismatch_message,
     prompt_in_form,
 )
+from surecall.core.unsupported_claims import unsupported_claims
+from surecall.parsing.announcements import announcement_in
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import Assistant, Message, Refusal, ToolResult, User, is_blank
+from surecall.wire.content_parts import text_of
 
 _EMPTY_REPLY = "Your reply was empty. Make the call that is needed now, or answer in plain text."
 _MISSING_CALL = (
@@ -61,17 +69,31 @@ _MISSING_CALL = (
     "now; if not, give your answer as plain text."
 )
 
+_ANNOUNCED_WORK = (
+    "Your reply ended before the work that it announces. If a tool is needed, make the call now; "
+    "if not, give your complete answer as plain text."
+)
+
+_UNSUPPORTED_CLAIM = (
+    "Your answer says: {}. No tool call that succeeded did this. Make the call now if a tool can "
+    "do it; if not, correct your answer."
+)
+
 
 def follow_up_messages(run: Run, reply: Assistant) -> tuple[Message, ...]:
     """Return the prompt that follows an answer that does not count; nothing if it counts."""
-    if reply.calls or run.counted_turns >= run.config.max_turns:
+    if reply.calls or (run.counted_turns >= run.config.max_turns and has_used_turns(run)):
         return ()
     if (ambiguity := ambiguity_question(run, reply)) is not None:
         return (ambiguity,)
     need = unmet_obligation(run)
     if need is not None and not has_conclusive_failure(run) and (step := _next_step(run, need)):
         return (User(_missing_call_prompt(need), nudge=True, rung=step),)
-    return _reprompt_unusable(run, reply, need) or _correct_typed_answer(run, reply, need)
+    return (
+        _reprompt_unusable(run, reply, need)
+        or _correct_typed_answer(run, reply, need)
+        or _question_claims(run, need)
+    )
 
 
 def _reprompt_unusable(run: Run, reply: Assistant, need: Obligation | None) -> tuple[Message, ...]:
@@ -82,6 +104,8 @@ def _reprompt_unusable(run: Run, reply: Assistant, need: Obligation | None) -> t
         return ()
     if missing_call_reason(run, reply):
         return (User(prompt_in_form(run, _MISSING_CALL), nudge=True, rung=CALL_MISSING),)
+    if need is None and is_announcement(run, reply):
+        return (User(prompt_in_form(run, _ANNOUNCED_WORK), nudge=True, rung=CALL_MISSING),)
     # Once all steps of the ladder were taken, an answer without tools would not count either.
     has_exhausted_ladder = (
         need is not None and config.final_ladder and config.fix_empty_final_disable_tools
@@ -91,6 +115,26 @@ def _reprompt_unusable(run: Run, reply: Assistant, need: Obligation | None) -> t
     may_call = not run.has_called_tools and exposes_tools(run)
     prompt = _EMPTY_REPLY if may_call else config.fix_empty_final_user_text
     return (User(prompt_in_form(run, prompt), nudge=True),)
+
+
+def is_announcement(run: Run, reply: Assistant) -> bool:
+    """Whether the newest reply announces work that needs a call, and makes none."""
+    if reply.calls or run.output is not None:
+        return False
+    requests = (item for item in reversed(run.messages) if isinstance(item, User))
+    request = next((text_of(item.content) for item in requests if not item.nudge), "")
+    return bool(announcement_in(reply.text, request)) and exposes_tools(before_last_reply(run))
+
+
+def _question_claims(run: Run, need: Obligation | None) -> tuple[Message, ...]:
+    """Ask once about actions that the answer claims and no call supports, where that is wanted."""
+    asked = (isinstance(item, User) and item.rung == CLAIM_UNSUPPORTED for item in run.own_messages)
+    if run.config.verify_claims != "ask" or need is not None or any(asked):
+        return ()
+    if not (claims := unsupported_claims(run)):
+        return ()
+    prompt = _UNSUPPORTED_CLAIM.format("; ".join(f'"{claim}"' for claim in claims))
+    return (User(prompt_in_form(run, prompt), nudge=True, rung=CLAIM_UNSUPPORTED),)
 
 
 def _correct_typed_answer(

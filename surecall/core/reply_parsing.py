@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from surecall.core.ambiguous_calls import accept_text_calls, reject_guided_copies
+from surecall.core.cut_calls import join_continuation, refuse_cut_calls, refuse_unjoined_calls
 from surecall.core.protocols import decode_message
 from surecall.parsing.argument_candidates import (
     TargetTool,
@@ -20,7 +21,7 @@ from surecall.parsing.argument_candidates import (
     sole_candidate,
     unescape_arguments,
 )
-from surecall.parsing.arguments import ParsedArguments, parse_arguments, refuse_truncated
+from surecall.parsing.arguments import ParsedArguments, parse_arguments
 from surecall.parsing.budget import MAX_CALLS, MAX_VALUES, WorkBudget, value_count_bound
 from surecall.parsing.coercion import Coercion
 from surecall.parsing.names import nearest_names
@@ -127,7 +128,7 @@ def parse_reply(
     original = raw if isinstance(raw := choice.get("message"), dict) else {}
     if (fault := _size_fault(original)) is not None:
         return fault
-    repaired = _repaired_message(original, config, repairs, canonical=canonical)
+    repaired = _repaired_message(original, plan, config, repairs, canonical=canonical)
     judge = _Judgement(config, toolbox, budget or WorkBudget())
     reading = _extract_calls(repaired, plan, judge, salvaged=FAILED_GENERATION in repairs)
     message, finish_reason = reading.message, finish_reason_of(choice)
@@ -140,7 +141,7 @@ def parse_reply(
         return fault
     return Reply(
         text,
-        _refuse_unfinished(calls, finish_reason),
+        _refuse_unfinished(calls, finish_reason, reading, repaired, plan, config),
         finish_reason,
         parse_usage(body.get("usage")),
         _text_field(body, "model"),
@@ -178,16 +179,14 @@ def _repaired_body(body: Any, plan: Plan, config: ToolCallingConfig, repairs: li
 
 
 def _repaired_message(
-    original: JSON, config: ToolCallingConfig, repairs: list[str], *, canonical: bool
+    original: JSON, plan: Plan, config: ToolCallingConfig, repairs: list[str], *, canonical: bool
 ) -> JSON:
     message = original
     if not canonical:
         message = RESPONSE.apply(config.endpoint.response_transforms, original, repairs)
-    return (
-        _strip_json_surroundings(message, config, repairs)
-        if config.call_protocol == "guided"
-        else message
-    )
+    if config.call_protocol == "guided":
+        message = _strip_json_surroundings(message, config, repairs)
+    return join_continuation(message, plan)
 
 
 def _strip_json_surroundings(message: JSON, config: ToolCallingConfig, repairs: list[str]) -> JSON:
@@ -219,15 +218,33 @@ def _withheld_fault(reason: str | None, text: str, repairs: list[str]) -> Fault 
     return Fault(ErrorCode.CONTENT_POLICY, sentence, hint=HINTS[ErrorCode.CONTENT_POLICY])
 
 
-def _refuse_unfinished(calls: tuple[ToolCall, ...], reason: str | None) -> tuple[ToolCall, ...]:
+def _refuse_unfinished(
+    calls: tuple[ToolCall, ...],
+    reason: str | None,
+    reading: ExtractedCalls,
+    message: JSON,
+    plan: Plan,
+    config: ToolCallingConfig,
+) -> tuple[ToolCall, ...]:
     """Refuse the calls of a reply that was cut off, filtered, or reported as malformed."""
     match finish_kind(reason):
-        case FinishKind.CUT_OFF | FinishKind.FILTERED:
-            return tuple(map(_refuse_cut_off, calls))
+        case FinishKind.CUT_OFF:
+            written = _written_call(reading, message) if len(calls) == 1 else ""
+            return refuse_cut_calls(calls, written, plan, config.max_tool_args_bytes)
+        case FinishKind.FILTERED:
+            return refuse_cut_calls(calls, "", plan, 0)
         case FinishKind.MALFORMED:
             return tuple(msgspec.structs.replace(call, problem=_MALFORMED) for call in calls)
         case _:
-            return calls
+            return refuse_unjoined_calls(calls, plan)
+
+
+def _written_call(reading: ExtractedCalls, message: JSON) -> str:
+    """Return the only call of a reply as the model wrote it: its arguments, or the whole text."""
+    if reading.requested_calls or not raw_calls(message):
+        return text_of(message.get("content"))
+    arguments = name_and_arguments(raw_calls(message)[0])[1]
+    return arguments if isinstance(arguments, str) else ""
 
 
 class _Judgement:
@@ -480,11 +497,3 @@ def _unknown_tool_problem(name: str, toolbox: Toolbox, budget: WorkBudget) -> Pr
     hint = f"Did you mean {near[0]!r}? " if near else ""
     listed = f"Tools: {', '.join(known)}." if known else "Answer without it."
     return Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {name[:64]!r}. {hint}{listed}")
-
-
-def _refuse_cut_off(call: ToolCall) -> ToolCall:
-    """Refuse a call of a reply that was cut off, even if it looks complete."""
-    if call.problem is not None and call.problem.code is ErrorCode.ARGUMENTS_TOO_LARGE:
-        return call  # already too large
-    problem = refuse_truncated(ParsedArguments(call.arguments, call.arguments_bytes)).problem
-    return msgspec.structs.replace(call, problem=problem)

@@ -73,6 +73,8 @@ OUTPUT: Final = "output"
 TEXT_CALL: Final = "text_call"
 # The step that re-prompts for a call that a reply announces but does not contain.
 CALL_MISSING: Final = "call_missing"
+# The step that asks about claims that no call supports.
+CLAIM_UNSUPPORTED: Final = "claim_unsupported"
 
 
 T = TypeVar("T")

@@ -50,6 +50,7 @@ _RUN_EVENT_FIELDS: Final[dict[type[events.Event], tuple[str, ...]]] = {
     events.PolicyErrorEvent: ("stage",),
     events.TextCallAskedEvent: ("rule",),
     events.ToolSearchEvent: (),
+    events.UnsupportedClaimEvent: (),
 }
 _ENDS: Final = {events.FinalEvent, events.RunFailedEvent, events.RunPausedEvent}
 

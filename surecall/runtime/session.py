@@ -21,6 +21,7 @@ from surecall.core.outcome import (
 )
 from surecall.core.state import (
     CALL_MISSING,
+    CLAIM_UNSUPPORTED,
     OBJECTION,
     OUTPUT,
     TEXT_CALL,
@@ -41,6 +42,7 @@ from surecall.core.tool_search import (
     with_searches,
 )
 from surecall.core.typed_answers import answer_problem, typed_answer
+from surecall.core.unsupported_claims import unsupported_claims
 from surecall.runtime.dispatch import ToolDispatcher, ToolPolicyFailed
 from surecall.runtime.execution import USER_CODE_ERRORS, UserCodeError, call_user_code
 from surecall.runtime.fallback_chain import FallbackChain, ModelSwitch
@@ -69,6 +71,7 @@ from surecall.values.events import (
     RunStartEvent,
     TextCallAskedEvent,
     ToolSearchEvent,
+    UnsupportedClaimEvent,
 )
 from surecall.values.types import Assistant, Plan, Reply, ToolCall, Usage, User
 from surecall.values.version import __version__
@@ -399,6 +402,9 @@ class Session:
             prompt, reason = str(follow_up.content), answer_problem(after)
             self._recorder.emit(FinalObjectedEvent, turn, reason=reason, text=prompt, by="schema")
             return
+        if follow_up.rung == CLAIM_UNSUPPORTED:
+            self._emit_claims(after, turn, str(follow_up.content))
+            return
         if follow_up.rung in {"", CALL_MISSING} or need is None:
             self._recorder.emit(
                 FixEmptyFinalEvent,
@@ -417,6 +423,11 @@ class Session:
             text=str(follow_up.content),
             tools=need.tools,
         )
+
+    def _emit_claims(self, run: Run, turn: int, prompt: str = "") -> None:
+        """Record what the answer claims without a call, and the prompt about it, if any."""
+        if claims := unsupported_claims(run):
+            self._recorder.emit(UnsupportedClaimEvent, turn, claims=claims, text=prompt)
 
     def _emit_text_call(self, turn: int, message: Assistant, prompt: User) -> None:
         """Record that the model was re-prompted about a call in its text."""
@@ -462,6 +473,7 @@ class Session:
                 )
                 return self._build_result(run, last_text(run), APPROVAL_PENDING, usage)
             case Finish(text, stop_reason):
+                self._emit_claims(run, turn)
                 self._recorder.emit(
                     FinalEvent,
                     turn,

@@ -23,6 +23,7 @@ from surecall.wire.call_styles import CallProtocol
 from surecall.wire.chat_format import RESERVED_OPTIONS, encode, is_finite
 
 PolicyErrorMode: TypeAlias = Literal["deny", "allow", "raise"]
+ClaimCheck: TypeAlias = Literal["report", "ask", "off"]
 # What follows a premature answer: a reminder of what is missing, then a required call.
 LadderStep: TypeAlias = Literal["remind", "require"]
 REMIND: Final[LadderStep] = "remind"
@@ -79,12 +80,15 @@ class ToolCallingConfig(LayeredSettings, frozen=True, kw_only=True):
     """Responses to premature answers, in order: `remind` names what is missing, `require` also
     requires a call. After the last step the run fails."""
     fix_empty_final: bool = default(True)
-    """Re-prompt once when a reply is empty or announces a call that it does not contain; if false,
-    a blank answer is returned with the stop reason `empty_final`."""
+    """Re-prompt once when a reply is empty, or announces a call or work and ends; if false, a blank
+    answer is returned with the stop reason `empty_final`."""
     fix_empty_final_user_text: str = default(FINAL_ANSWER_REQUEST)
     """The prompt that follows an empty answer after tool calls."""
     fix_empty_final_disable_tools: bool = default(True)
     """Send no tools when re-prompting after an empty answer."""
+    verify_claims: ClaimCheck = default("report")
+    """What to do when an answer claims an action that no successful call supports: `report` it in
+    the result and the trace, also `ask` the model once, or `off`."""
 
     # Limits
     max_turns: int = default(12)
@@ -133,6 +137,7 @@ class ToolCallingConfig(LayeredSettings, frozen=True, kw_only=True):
         "tool_use_mode": tuple(ToolUseMode),
         "tool_failure_policy": tuple(ToolFailurePolicy),
         "policy_error_mode": get_args(PolicyErrorMode),
+        "verify_claims": get_args(ClaimCheck),
         "call_protocol": get_args(CallProtocol),
     }
     LISTS: ClassVar = frozenset(

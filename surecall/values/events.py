@@ -4,8 +4,9 @@
       (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
         tool_search* [calls_in_order] ([call_changed] tool_call_start  tool_call_end)*
         | text_call_asked
-        | fix_empty_final | forced_continuation | final_objected | model_changed)*
-    run_paused | final | run_failed
+        | fix_empty_final | forced_continuation | final_objected
+        | unsupported_claim | model_changed)*
+    run_paused | [unsupported_claim] final | run_failed
 
 A `Trace` (in `values.trace`) is a list of events. Replay and reports need no other data.
 """
@@ -166,7 +167,7 @@ class ToolCallEndEvent(BaseEvent, frozen=True, gc=False, tag="tool_call_end", kw
 
 
 class FixEmptyFinalEvent(BaseEvent, frozen=True, gc=False, tag="fix_empty_final", kw_only=True):
-    """The reply was empty; the model is re-prompted with `text`."""
+    """The reply was empty or only announced work; the model is re-prompted with `text`."""
 
     disable_tools: bool
     user_text_bytes: int
@@ -202,6 +203,18 @@ class FinalObjectedEvent(BaseEvent, frozen=True, gc=False, tag="final_objected",
     reason: str
     text: str = ""
     by: ObjectionSource = "application"
+
+
+class UnsupportedClaimEvent(
+    BaseEvent, frozen=True, gc=False, tag="unsupported_claim", kw_only=True
+):
+    """An answer claims actions or ids that no successful call supports.
+
+    `claims` quotes them, and `text` is the prompt sent to the model, if any.
+    """
+
+    claims: tuple[str, ...]
+    text: str = ""
 
 
 class PolicyErrorEvent(BaseEvent, frozen=True, gc=False, tag="policy_error", kw_only=True):
@@ -286,6 +299,7 @@ Event: TypeAlias = (
     | ForcedContinuationEvent
     | TextCallAskedEvent
     | FinalObjectedEvent
+    | UnsupportedClaimEvent
     | PolicyErrorEvent
     | ObserverErrorEvent
     | RequestRefusedEvent

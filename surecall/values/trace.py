@@ -30,6 +30,7 @@ from surecall.values.events import (
     ToolCallEndEvent,
     ToolCallStartEvent,
     ToolSearchEvent,
+    UnsupportedClaimEvent,
 )
 from surecall.values.nesting import decode_json
 from surecall.values.text import quantity, truncate
@@ -189,7 +190,7 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
             name, summary = _shorten(event.result.name), _result_summary(event.result)
             return f"[{event.turn}]   {mark} {name} {summary}"
         case FixEmptyFinalEvent():
-            return f"[{event.turn}] ↻ empty answer, re-prompting"
+            return f"[{event.turn}] ↻ no usable answer, re-prompting"
         case ForcedContinuationEvent():
             return f"[{event.turn}] ↻ premature answer ({event.rung}): {event.message}"
         case TextCallAskedEvent():
@@ -197,8 +198,8 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
             return f"[{event.turn}] ↻ ambiguous call in text, not run ({event.rule}): {asked}"
         case FinalObjectedEvent():
             return f"[{event.turn}] ↻ answer not accepted: {_shorten(event.reason)}"
-        case PolicyErrorEvent() | ObserverErrorEvent():
-            return f"[{event.turn}] ! {event.message}"
+        case PolicyErrorEvent() | ObserverErrorEvent() | UnsupportedClaimEvent():
+            return f"[{event.turn}] ! {_warning(event)}"
         case ToolCallStartEvent() | RequestRefusedEvent():
             return ""
         case ModelChangedEvent():
@@ -216,6 +217,12 @@ def _calls_line(event: ToolSearchEvent | CallsInOrderEvent | CallChangedEvent) -
             return f"{quantity(count, 'call')}, run one at a time"
         case CallChangedEvent(call=call):  # pragma: no branch  # a closed union
             return f"arguments changed: {_call_summary(call)}"
+
+
+def _warning(event: PolicyErrorEvent | ObserverErrorEvent | UnsupportedClaimEvent) -> str:
+    if isinstance(event, UnsupportedClaimEvent):
+        return f"no call supports: {_shorten('; '.join(event.claims))}"
+    return event.message
 
 
 def _switch_reason(event: ModelChangedEvent) -> str:

@@ -45,6 +45,11 @@ def test_it_remarks_on_early_answers() -> None:
     assert "early" not in "".join(CellTable([CELL], 0.9, [trial()]).lines(WIDE))
 
 
+def test_it_remarks_on_claims_without_calls() -> None:
+    lines = CellTable([CELL], 0.9, [trial(unsupported_claims=2)]).lines(WIDE)
+    assert lines[1].endswith("2 unsupported claims")
+
+
 def test_runs_without_tools_are_remarked_and_in_no_column() -> None:
     chats = [trial("passed", number, "mine", tools=False) for number in (1, 2)]
     line = CellTable([], 0.9, [*series("x"), *chats]).lines(WIDE)[1]

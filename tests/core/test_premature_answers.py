@@ -337,3 +337,45 @@ def test_a_run_on_the_ladder_can_be_written_down() -> None:
     assert Run.from_json(run.to_json()) == run
     assert next_move(Run.from_json(run.to_json())) == next_move(run)
     assert run.tools == TOOLS
+
+
+ANNOUNCED = says("Good. Let me read the file:")
+
+
+def test_a_text_that_only_announces_work_is_followed_up_once() -> None:
+    result, model = Desk().run(ANNOUNCED, calls("put", value="good"), says("Now it is."))
+    prompt = model.requests[1]["messages"][-1]
+
+    assert result.assistant_text == "Now it is."
+    assert prompt["role"] == "user"
+    assert "ended before the work that it announces" in prompt["content"]
+    assert model.requests[1]["tools"]
+    assert any(isinstance(event, FixEmptyFinalEvent) for event in result.trace)
+
+
+def test_a_second_announcement_is_the_answer() -> None:
+    result, model = Desk().run(ANNOUNCED, ANNOUNCED)
+
+    assert (len(model.requests), result.stop_reason) == (2, "final")
+    assert result.assistant_text == "Good. Let me read the file:"
+
+
+def test_an_announcement_after_a_new_result_is_followed_up_again() -> None:
+    script = (ANNOUNCED, calls("put", value="good"), ANNOUNCED, says("Done now."))
+    result, model = Desk().run(*script)
+
+    assert (len(model.requests), result.assistant_text) == (4, "Done now.")
+
+
+@pytest.mark.parametrize("options", [{"fix_empty_final": False}, {"tool_use_mode": "disabled"}])
+def test_an_announcement_may_be_the_answer(options: JSON) -> None:
+    result, model = Desk().run(ANNOUNCED, **options)
+
+    assert len(model.requests) == 1
+    assert result.assistant_text == "Good. Let me read the file:"
+
+
+def test_a_word_that_the_user_asked_for_may_be_repeated() -> None:
+    court = says("court " * 9)
+    runner_result, model = Desk().run(court, says("No."))
+    assert (len(model.requests), runner_result.assistant_text) == (2, "No.")

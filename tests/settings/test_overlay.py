@@ -30,6 +30,7 @@ OTHER: JSON = {
     "tool_denylist": ("b",),
     "tool_choice": "required",
     "policy_error_mode": "raise",
+    "verify_claims": "off",
     "call_protocol": "prompted",
     "validate_arguments": False,
     "event_context_keys": ("user",),

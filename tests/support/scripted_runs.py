@@ -28,7 +28,7 @@ from surecall.runtime.transport import Client, Incoming
 from surecall.settings.presets import RAW
 from surecall.simulator.server import Simulator
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
-from surecall.testing import Item, ScriptedModel, calls, calls_many, says, streams
+from surecall.testing import Item, Scripted, ScriptedModel, calls, calls_many, says, streams
 from surecall.tools.registry import ToolDefinition
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import RunFailedEvent
@@ -299,3 +299,56 @@ def parallel_runner(model: ScriptedModel, *tools: Any, **config: Any) -> ToolLoo
 
 def call_ids(result: RunResult) -> list[str]:
     return [item.call_id for item in result.run.results]
+
+
+TOKEN_LIMIT = 300
+_CHARS_PER_TOKEN = 4
+_MARK = "What arrived:\n"
+# An argument of 2,000 tokens, with characters that JSON escapes.
+LONG_ARGUMENTS = json.dumps(
+    {"value": '"quoted"\n' + " ".join(str(at * at) for at in range(1_300))[:8_000] + "\\"}
+)
+
+
+class LimitedModel:
+    """Writes one long argument, natively or as text, and stops at its token limit."""
+
+    def __init__(
+        self, *, as_text: bool = False, chars: int = TOKEN_LIMIT * _CHARS_PER_TOKEN
+    ) -> None:
+        written = f'<tool_call>\n{{"name": "put", "arguments": {LONG_ARGUMENTS}}}\n</tool_call>'
+        self.whole = written if as_text else LONG_ARGUMENTS
+        self.chars, self.as_text = chars, as_text
+        self.requests: list[JSON] = []
+
+    def __call__(self, request: JSON) -> JSON | Scripted:
+        self.requests.append(request)
+        reply = self.reply(request)
+        return streams(reply) if request.get("stream") else reply
+
+    def reply(self, request: JSON) -> JSON:
+        last = request["messages"][-1]["content"]
+        if '"ok":true' in last:
+            return completion_of({"content": "Done."}, "stop")
+        if "What arrived:" in last:
+            return self.continued(json.loads(last)["errors"][0]["message"].partition(_MARK)[2])
+        limit = self.chars * 4 if request.get("max_tokens") == 4 * TOKEN_LIMIT else self.chars
+        return self.said(self.whole[:limit], native=not self.as_text, cut=limit < len(self.whole))
+
+    def continued(self, so_far: str) -> JSON:
+        rest = so_far[-40:] + self.whole[len(so_far) :]
+        return self.said(rest[: self.chars], native=False, cut=len(rest) > self.chars)
+
+    def said(self, text: str, *, native: bool, cut: bool) -> JSON:
+        reason = "length" if cut else "tool_calls" if native else "stop"
+        if not native:
+            return completion_of({"content": text}, reason)
+        function = {"name": "put", "arguments": text}
+        call = {"id": "call_1", "type": "function", "function": function}
+        return completion_of({"content": None, "tool_calls": [call]}, reason)
+
+
+def completion_of(message: JSON, reason: str) -> JSON:
+    choice = {"index": 0, "message": {"role": "assistant"} | message, "finish_reason": reason}
+    head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+    return head | {"choices": [choice]}

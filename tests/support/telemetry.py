@@ -43,6 +43,7 @@ from surecall.values.events import (
     ToolCallEndEvent,
     ToolCallStartEvent,
     ToolSearchEvent,
+    UnsupportedClaimEvent,
 )
 from surecall.values.types import JSON, Reply, ToolCall, ToolResult, Usage, User
 from surecall.wire.assembler import TextDelta
@@ -262,6 +263,7 @@ def every_event(text: str) -> list[Event]:
         stamped(CallsInOrderEvent, calls=2),
         stamped(TextCallAskedEvent, rule="own_words", tools=(text,), text=text),
         stamped(FinalObjectedEvent, reason=text),
+        stamped(UnsupportedClaimEvent, claims=(text,), text=text),
         stamped(PolicyErrorEvent, stage="call", message=text),
         stamped(ObserverErrorEvent, observer=text, message=text),
         stamped(RequestRefusedEvent, fault=fault(text)),

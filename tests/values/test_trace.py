@@ -58,7 +58,7 @@ def test_a_trace_tells_the_story_of_a_run() -> None:
     assert story[10:] == [
         "[2] → 5 messages, 1 tool",
         "[2] ← ''",
-        "[2] ↻ empty answer, re-prompting",
+        "[2] ↻ no usable answer, re-prompting",
         "[3] → 6 messages, no tools",
         "[3] ← 'done'",
         f"done: final, {result.usage.total_tokens} tokens",

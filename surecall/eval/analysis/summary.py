@@ -161,6 +161,7 @@ class ScenarioCounts:
         self.repairs: Counter[str] = Counter()
         self.repairs_passed: Counter[str] = Counter()
         self.false_finals = FalseFinals()
+        self.unsupported_claims = 0
         self.conduct = BehaviorMetrics()
         self.builds: Counter[str] = Counter()
         self.causes = CauseTally()
@@ -194,6 +195,7 @@ class ScenarioCounts:
             self.costs.append(trial.usage.cost)
         self.retries += trial.retries
         self.false_finals += FalseFinals.of(trial.false_finals, passed=trial.ok)
+        self.unsupported_claims += trial.unsupported_claims
         self.builds.update(trial.builds)
 
     @property
@@ -271,6 +273,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[FailureCount, ...] = ()
     repairs: tuple[RepairCount, ...] = ()
     false_finals: FalseFinals = FalseFinals()
+    unsupported_claims: int = 0
     builds: dict[str, int] = {}
     conduct: BehaviorMetrics = BehaviorMetrics()
     causes: tuple[CauseCount, ...] = ()
@@ -404,6 +407,7 @@ def _totals(counts: _CountsByScenario, names: Iterable[str], stopping: StoppingR
         failures=_failure_counts(counts),
         repairs=_repair_counts(every),
         false_finals=sum((count.false_finals for count in every), FalseFinals()),
+        unsupported_claims=sum(count.unsupported_claims for count in every),
         builds=_build_counts(every),
         conduct=sum((count.conduct for count in every), BehaviorMetrics()),
         causes=count_causes(count.causes for count in every),

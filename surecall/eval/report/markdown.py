@@ -367,6 +367,8 @@ def _strategy_lines(results: RunResults, totals: Totals) -> Iterable[str]:
             sums["false_finals"]["passed"],
         )
         yield f"- Premature answers: {early}, in {runs}, {passed} of which passed"
+    if claims := sums["unsupported_claims"]:
+        yield f"- Answers that claim what no call did: {claims}"
     if sums["infra"]:
         yield f"- Infrastructure errors, not in the tool rate: {sums['infra']}"
     if sums["skipped"]:

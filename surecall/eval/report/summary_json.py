@@ -9,6 +9,7 @@ Keys that need explanation:
     ms_p50, ms_p95           over all trials that ran, as in the original harness
     tool_ms_p95              over scored tool runs: the p95 that reports show
     false_finals             premature answers, runs with one, and those of them that passed
+    unsupported_claims       answers that claim what no successful call did
     conduct                  behavior metrics; null if side effects were not checked
     commands                 settings of each command; a filter on which they differ is null
     report_path              file of a trial; null unless `surecall report -o DIR` wrote it
@@ -106,6 +107,7 @@ def trial_json(results: RunResults, trial: Trial, trace: bytes | None) -> JSON:
         "fired": trial.fired,
         "retries": trial.retries,
         "false_finals": trial.false_finals,
+        "unsupported_claims": trial.unsupported_claims,
         "truth": trial.truth or None,
         "requests_after_no": trial.after_no,
         "prompt_hash": trial.prompt_hash,
@@ -390,6 +392,7 @@ def totals_json(totals: Totals) -> JSON:
         "skipped": totals.skipped,
         **{name: n for rate in rates for name, n in rate.items() if not name.endswith("_rate")},
         "false_finals": msgspec.structs.asdict(totals.false_finals),
+        "unsupported_claims": totals.unsupported_claims,
     }
 
 

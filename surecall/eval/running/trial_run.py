@@ -48,6 +48,7 @@ from surecall.values.events import (
     LlmRequestErrorEvent,
     LlmRequestRetryEvent,
     RunFailedEvent,
+    UnsupportedClaimEvent,
 )
 from surecall.values.text import truncate
 from surecall.values.trace import Trace
@@ -288,6 +289,9 @@ def _build_trial(
         fired=tuple(name for trace in traces for name in repairs_in(trace)),
         retries=sum(isinstance(event, LlmRequestRetryEvent) for trace in traces for event in trace),
         false_finals=sum(map(_count_false_finals, traces)),
+        unsupported_claims=sum(
+            isinstance(event, UnsupportedClaimEvent) for trace in traces for event in trace
+        ),
         truth=last.truth,
         after_no=_count_after_refusal(last.trace),
         turn=last.place.turn,

@@ -139,9 +139,10 @@ class FalseFinals(AddableCounts, frozen=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """One finished trial. `category` is blank exactly when it passed.
 
-    `false_finals` counts premature answers: answers given while a need was unmet. `after_no` counts
-    the requests after the first answer that declines. `turn` and `call_id` locate failures other
-    than misses, which carry their own location. `models` lists the models of a fallback chain that
+    `false_finals` counts premature answers: answers given while a need was unmet, and
+    `unsupported_claims` answers that claim what no call did. `after_no` counts the requests after
+    the first answer that declines. `turn` and `call_id` locate failures other than misses, which
+    carry their own location. `models` lists the models of a fallback chain that
     answered. Older records lack `truth` and `tools`; their scenarios are assumed to have tools,
     except the control.
     """
@@ -166,6 +167,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     prompt_hash: str = ""
     false_finals: int = 0
+    unsupported_claims: int = 0
     truth: Truth = ""
     after_no: int = 0
     turn: int | None = None

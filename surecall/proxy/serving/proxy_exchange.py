@@ -10,14 +10,16 @@ send back of a turn is stored for its next request.
 import asyncio
 import os
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from surecall.core.cut_calls import awaits_continuation
 from surecall.core.outcome import RequestFailed, RunFailed, RunResult
 from surecall.core.request_building import RequestBuilder
 from surecall.core.state import Run, count_turns
-from surecall.core.streaming import ShowDelta
+from surecall.core.streaming import DisplayDelta, ShowDelta
 from surecall.core.tool_results import build_result, refusal_envelope
 from surecall.core.tool_search import (
     exposed_specs,
@@ -75,7 +77,8 @@ class ExchangeResult(msgspec.Struct, frozen=True):
     """The result of a request: a chat completion, or the reason for the failure.
 
     `attempts` counts the requests to the upstream, `turns` the model's replies. `received` is the
-    first message, before repairs. `lessons` are the adaptations of the last request.
+    first message, before repairs. `lessons` are the adaptations of the last request, and `claims`
+    are what the answer claims without a call.
     """
 
     run_id: str
@@ -88,6 +91,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
     error_codes: tuple[str, ...] = ()
     received: Any = None
     lessons: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
 
 
 class ProxyExchange:
@@ -148,9 +152,12 @@ class ProxyExchange:
         if is_limited(run):  # ranking new tools may take a while
             await asyncio.to_thread(exposed_specs, run)
         composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
-        requests = prompt.requests(run.config, self.tools.toolbox, recorder.emit, show, composer)
+        sessions: list[Session] = []
+        gate = None if show is None else partial(_show_answer, show, sessions)
+        requests = prompt.requests(run.config, self.tools.toolbox, recorder.emit, gate, composer)
         dispatcher = ToolDispatcher(self.tools.toolbox, run.config, run_id=self.run_id)
         session = Session(run, requests, dispatcher, recorder, hands_over=True)
+        sessions.append(session)
         try:
             result = await session.drive()
         except RunFailed as failed:
@@ -192,6 +199,7 @@ class ProxyExchange:
             self.run_id,
             body,
             repairs=(*result.repairs, *_ignored_call_repairs(trace)),
+            claims=result.unsupported_claims if body is not None else (),
             attempts=_reply_count(trace) + sum(isinstance(e, LlmRequestErrorEvent) for e in trace),
             turns=result.run.turn_count,
             error_codes=tuple(code for item in result.run.results for code in item.error_codes),
@@ -205,6 +213,12 @@ class ProxyExchange:
         return self._build_result(
             failed.result, None, failure=_error_reply(failed, fault), fault=fault
         )
+
+
+def _show_answer(show: ShowDelta, sessions: list[Session], delta: DisplayDelta) -> None:
+    """Show a delta, unless the reply only continues a call: a client could not withdraw it."""
+    if not awaits_continuation(sessions[0].run.messages):
+        show(delta)
 
 
 def _build_composer(

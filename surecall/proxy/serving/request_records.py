@@ -37,6 +37,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     repairs: tuple[str, ...] = ()
     error_codes: tuple[str, ...] = ()
     lessons: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     message: str = ""
     received: str = ""
@@ -50,6 +51,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             ("adapted", "; ".join(map(describe_lesson, self.lessons))),
             ("repaired", ", ".join(dict.fromkeys(self.repairs))),
             ("rejected", ", ".join(dict.fromkeys(self.error_codes))),
+            ("claims", "; ".join(self.claims)),
             ("sent", self.sent),
         )
         return [safe_text(f"{name:<10}{text}") for name, text in fields if text]
@@ -64,6 +66,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(f"adapted: {', '.join(self.lessons)}")
         if self.repairs:
             parts.append(f"repaired: {', '.join(dict.fromkeys(self.repairs))}")
+        if self.claims:
+            parts.append(f"no call supports: {self.claims[0]}")
         if self.turns > 1:
             parts.append(f"re-prompted {self.turns - 1} time{'s' * (self.turns > 2)}")  # noqa: PLR2004
         if self.attempts > max(self.turns, 1):
@@ -116,6 +120,7 @@ def outcome_fields(settled: ExchangeResult) -> JSON:
         "repairs": settled.repairs,
         "error_codes": settled.error_codes,
         "lessons": settled.lessons,
+        "claims": settled.claims,
         "received": _excerpt(settled.received),
     }
 

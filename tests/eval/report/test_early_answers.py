@@ -173,3 +173,12 @@ def test_the_report_has_a_column_for_them_where_there_are_any() -> None:
     quiet = markdown_report(collect_results(Sheet((SheetColumn(CELL),)), [trial()]))
     assert PREMATURE_ANSWERS.removesuffix(":") not in quiet
     assert "Served by" not in quiet
+
+
+def test_the_report_counts_answers_that_claim_what_no_call_did() -> None:
+    made = [trial(unsupported_claims=2), trial("failed", 2, unsupported_claims=1)]
+    results = collect_results(Sheet((SheetColumn(CELL),)), made)
+
+    assert "- Answers that claim what no call did: 3" in markdown_report(results)
+    assert results_document(results, run={})["totals"]["unsupported_claims"] == 3
+    assert trial_json(results, made[0], None)["unsupported_claims"] == 2

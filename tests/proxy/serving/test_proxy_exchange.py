@@ -1,8 +1,12 @@
 """One request of a client, answered by the loop."""
 
 import asyncio
+import json
 from typing import Any
 
+import pytest
+
+from surecall.core.streaming import DisplayDelta
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.request_history import ConversationMemory, TurnMemory
 from surecall.proxy.repair.upstream_request import build_tools
@@ -20,8 +24,10 @@ from surecall.testing import (
 )
 from surecall.values.types import JSON
 from surecall.wire.apis.adapter import ClientRequest
+from surecall.wire.assembler import TextDelta
 from surecall.wire.chat_format import encode
 from tests.support.proxy import WEATHER, asked, call, completion, known, result, said, tool
+from tests.support.scripted_runs import LONG_ARGUMENTS, LimitedModel
 
 
 def begun(
@@ -54,6 +60,17 @@ def test_an_empty_reply_is_asked_for_again() -> None:
     assert (failed.failure.status, failed.failure.code) == (502, "EMPTY_FINAL")
     passed = settled(says(""), repair=0)
     assert passed.body is not None
+
+
+def test_an_announcement_is_asked_about_once() -> None:
+    announced = says("Let me read the file:")
+    called = settled(announced, calls("get_weather", city="Oslo"))
+    assert (called.attempts, called.turns) == (2, 2)
+    again = settled(announced, announced)
+    assert again.body is not None
+    assert (again.attempts, again.failure) == (2, None)
+    passed = settled(announced, repair=0)
+    assert (passed.attempts, passed.failure) == (1, None)
 
 
 def test_refused_calls_are_told_by_their_code() -> None:
@@ -146,6 +163,31 @@ def test_one_call_per_turn_goes_out_and_the_next_request_answers_the_others() ->
     assert [each["id"] for each in turn_sent["tool_calls"]] == ["c0", "c1", "c2"]
     assert [each["tool_call_id"] for each in results] == ["c0", "c1", "c2"]
     assert "TOOL_CALL_NOT_EXECUTED" in results[1]["content"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_call_that_is_cut_off_again_and_again_reaches_the_client_whole(
+    *, as_text: bool, streamed: bool
+) -> None:
+    shown: list[DisplayDelta] = []
+    put = tool("put", parameters={"type": "object", "properties": {"value": {"type": "string"}}})
+
+    async def work(url: str) -> ExchangeResult:
+        exchange = begun(asked(tools=(put,)), ProxySettings(), known(memory=TurnMemory()))
+        show = shown.append if streamed else None
+        return await exchange.run(Upstream(url), RetryPolicy(), show)
+
+    with ScriptedProvider(LimitedModel(as_text=as_text), repeat=True) as provider:
+        done = asyncio.run(work(provider.url))
+
+    assert done.body is not None
+    message = done.body["choices"][0]["message"]
+    assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == json.loads(
+        LONG_ARGUMENTS
+    )
+    assert not any(isinstance(each, TextDelta) for each in shown)
+    assert done.turns == 8
 
 
 # Many tools

@@ -23,6 +23,12 @@ def test_a_clean_request_is_a_short_line() -> None:
     assert record().details == []
 
 
+def test_a_line_tells_what_the_answer_claims_without_a_call() -> None:
+    claimed = record(attempts=1, turns=1, claims=("I sent it", "I paid it"))
+    assert claimed.line == "#1 chat m -> text  no call supports: I sent it  7 ms"
+    assert claimed.details == ["claims    I sent it; I paid it"]
+
+
 def test_a_line_tells_what_was_healed_and_how_often_was_asked() -> None:
     healed = record(
         streamed=True,
