@@ -302,6 +302,7 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         ),
         "B11": _name_first_writer("<tool_call>", "\n", "</tool_call>"),
         "B12": _name_first_writer("«call ", " ", "»"),
+        "B13": _name_first_writer("Action: ", "\nAction Input: ", ""),
         "C1": _block_writer("<tool_call>\n", _function_tags, "\n</tool_call>"),
         "C2": _block_writer("<seed:tool_call>\n", _function_tags, "\n</seed:tool_call>"),
         "C3": _section_writer(
