@@ -175,7 +175,7 @@ def test_a_run_with_two_faults_makes_the_call_once(row: str, *, streamed: bool) 
             return
         async for _ in (stream := runner.stream("Write it down.")):
             pass
-        assert stream.result
+        assert stream.result.assistant_text
 
     asyncio.run(play())
 
