@@ -305,7 +305,9 @@ def _holds_call_of(value: object, tool: ToolSpec) -> bool:
             return _holds_call_of(item, tool)
         case dict() if tool.name in value.values():
             inner = next((item for item in value.values() if isinstance(item, dict)), value)
-            return bool(inner.keys() & _declared(tool)) and _required(tool) <= inner.keys()
+            return (
+                bool(inner.keys() & _declared_keys(tool)) and _required_keys(tool) <= inner.keys()
+            )
         case dict() if len(value) == 1 and tool.name not in value:
             # A key that occurs twice hides the name.
             (inner,) = value.values()
@@ -318,16 +320,16 @@ def _has_only_arguments(value: object, tool: ToolSpec) -> bool:
     """Whether a value is an object of arguments that a tool accepts."""
     return (
         isinstance(value, dict)
-        and value.keys() <= _declared(tool)
-        and _required(tool) <= value.keys() != set()
+        and value.keys() <= _declared_keys(tool)
+        and _required_keys(tool) <= value.keys() != set()
     )
 
 
-def _declared(tool: ToolSpec) -> set[str]:
+def _declared_keys(tool: ToolSpec) -> set[str]:
     return {*(tool.parameters.get("properties") or ())}
 
 
-def _required(tool: ToolSpec) -> set[str]:
+def _required_keys(tool: ToolSpec) -> set[str]:
     return {*(tool.parameters.get("required") or ())}
 
 
