@@ -1,5 +1,6 @@
 """`surecall dev`: commands for work on surecall itself.
 
+`dialect` derives a text dialect from a chat template.
 `new-drift` adds a malformed reply to the corpus, with stubs for its repair.
 
     REPLY.json ─► keys removed ─► parsed as by `explain` ─► tests/corpus/replies/<id>.json
@@ -11,11 +12,15 @@ file lists what a person must check.
 
 import json
 import string
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import click
+import jinja2
+import jinja2.sandbox
 import msgspec
 
 from surecall.cli.console import FAILED, ExitCode, print_error, print_text
@@ -28,8 +33,18 @@ from surecall.simulator.faults.shape_fault import Sample, shape_fault
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, Fault
 from surecall.values.nesting import TooDeep
-from surecall.values.types import JSON, Plan, Reply, ToolCall
+from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
 from surecall.wire.chat_format import decode, is_finite
+from surecall.wire.dialects import recover
+from surecall.wire.dialects.writers import (
+    SAMPLE_KEYS,
+    SAMPLE_NAME,
+    SAMPLE_TEXT,
+    SAMPLE_VALUES,
+    TemplateDialect,
+    corpus_cases,
+    dialect_of_renderings,
+)
 from surecall.wire.transforms import RESPONSE
 
 REPLIES: Final = Path("tests", "corpus", "replies")
@@ -346,3 +361,240 @@ def _next_step_lines(path: Path, case: JSON, repair: str) -> Iterable[str]:
     yield "   tests/simulator/faults/test_faults_pairs.py (faults that never occur with it)"
     yield "   or to UNCURED in tests/support/persona_trials.py (its result without presets)."
     yield "6. Run: make docs && make check"
+
+
+# A dialect from a chat template, which is untrusted: it runs in jinja2's immutable sandbox, in a
+# process of its own that may use few seconds and little memory.
+
+MAX_TEMPLATE: Final = 200_000
+MAX_RENDERED: Final = 1_000_000
+_SECONDS: Final = 10
+_CPU_SECONDS: Final = 3
+_MEMORY: Final = 512 * 1024 * 1024
+_ASKED: Final = "qqaskedqq"
+_GRAMMARS: Final = {
+    "A": "a JSON object in an envelope",
+    "B": "a name, then an object",
+    "C": "tagged parameters",
+    "D": "a Python call",
+}
+_TOOLS: Final = (
+    ToolSpec(
+        SAMPLE_NAME,
+        "",
+        {"type": "object", "properties": {key: {"type": "string"} for key in SAMPLE_KEYS}},
+    ),
+)
+
+
+@command.command("dialect")
+@click.argument("file", metavar="TEMPLATE", type=click.File("rb"))
+@click.option("--row", default="X1", help="Row id for the new dialect, such as A20.")
+@click.option("--cases", is_flag=True, help="Also print five cases for the corpus, as JSON.")
+def dialect(*, file: BinaryIO, row: str, cases: bool) -> ExitCode:
+    """Derive how a model writes calls from its chat template.
+
+    TEMPLATE is a Jinja file, a tokenizer_config.json, or - for standard input. Prints the marks
+    around a call, whether surecall parses them, and if not, the lines to add.
+    """
+    try:
+        template = read_template(file.read(MAX_TEMPLATE + 1))
+        found = derive_dialect(template)
+    except ConfigError as error:
+        return print_error(str(error), FAILED)
+    print_text("\n".join(_dialect_lines(found, row)))
+    if cases:
+        print_text(json.dumps(corpus_cases(found, row), ensure_ascii=False, indent=1))
+    return 0
+
+
+def read_template(data: bytes) -> str:
+    """Return the template in a file: its text, or the field of a tokenizer's configuration."""
+    if len(data) > MAX_TEMPLATE:
+        raise ConfigError(f"the template has more than {MAX_TEMPLATE} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise ConfigError("the template is not UTF-8 text") from None
+    try:
+        value = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return text
+    template = value.get("chat_template") if isinstance(value, dict) else None
+    if isinstance(template, list):
+        named = {item.get("name"): item.get("template") for item in template}
+        template = named.get("tool_use", named.get("default"))
+    if not isinstance(template, str):
+        raise ConfigError("the JSON has no chat_template")
+    return template
+
+
+def derive_dialect(template: str) -> TemplateDialect:
+    """Derive the dialect by rendering a template with and without calls."""
+    pairs = dict(zip(SAMPLE_KEYS, SAMPLE_VALUES, strict=True))
+    first = {SAMPLE_KEYS[0]: SAMPLE_VALUES[0]}
+    for is_text in (False, True):
+        texts = _render_all(
+            template,
+            [
+                _conversation(SAMPLE_TEXT),
+                _conversation("", [first], is_text=is_text),
+                _conversation("", [first, first], is_text=is_text),
+                _conversation("", [pairs], is_text=is_text),
+            ],
+        )
+        plain, one, two, both = texts
+        if all(SAMPLE_NAME in text and SAMPLE_VALUES[0] in text for text in (one, both)):
+            return dialect_of_renderings(plain, one, two)
+    raise ConfigError("the template does not write calls, or fails if there are any")
+
+
+def _conversation(text: str, calls: Sequence[JSON] = (), *, is_text: bool = False) -> list[JSON]:
+    """Return a conversation whose last message has calls; with `is_text`, arguments are JSON."""
+    rendered = [
+        {
+            "id": "call00001",
+            "type": "function",
+            "function": {
+                "name": SAMPLE_NAME,
+                "arguments": json.dumps(arguments) if is_text else arguments,
+            },
+        }
+        for arguments in calls
+    ]
+    said: JSON = {"role": "assistant", "content": text}
+    return [
+        {"role": "user", "content": _ASKED},
+        said | {"tool_calls": rendered} if rendered else said,
+    ]
+
+
+def known_row(found: TemplateDialect) -> str:
+    """Return the row that parses a call of the dialect, or an empty string."""
+    parsed = recover(found.call, _TOOLS, weak=True).calls
+    same = [(one.name, one.arguments) for one in parsed]
+    expected = {SAMPLE_KEYS[0]: SAMPLE_VALUES[0]}
+    return parsed[0].dialect if same == [(SAMPLE_NAME, expected)] else ""
+
+
+def _dialect_lines(found: TemplateDialect, row: str) -> list[str]:
+    lines = [
+        f"grammar    {found.grammar}: {_GRAMMARS[found.grammar]}",
+        f"opener     {found.opener!r}",
+        f"separator  {found.before_arguments!r}",
+        f"closer     {found.closer!r}",
+        f"between    {found.between!r}",
+        f"a call     {found.call!r}",
+    ]
+    if parsed := known_row(found):
+        return [*lines, "", f"surecall parses it, as row {parsed}. Nothing to add."]
+    stem = found.opener.strip() or found.call[: len(SAMPLE_NAME)]
+    lines += [
+        "",
+        "surecall does not parse it. In surecall/wire/dialects/spelling.py, add to OPENERS",
+        f"    Opener({stem!r}, {row!r}),",
+    ]
+    if closer := found.closer.strip():
+        lines += ["and to CLOSERS, if it is missing", f"    {closer!r},"]
+    lines += ["In surecall/wire/dialects/writers.py, add to WRITERS", f"    {_writer(found, row)}"]
+    return [
+        *lines,
+        "Add the cases of --cases to tests/corpus/dialects/rows.json after a review.",
+        f"The simulator then has the persona sim/dialect-{row.lower()}, and",
+        "`pytest tests/wire/dialects tests/properties/test_damaged_marks.py` plays the row.",
+    ]
+
+
+def _writer(found: TemplateDialect, row: str) -> str:
+    match found.grammar:
+        case "A":
+            return f"{row!r}: _wrapped_writer({found.opener!r}, {found.closer!r}),"
+        case "B":
+            middle = found.before_arguments.partition("{")[0]
+            parts = f"{found.opener!r}, {middle!r}, {found.closer!r}"
+            return f"{row!r}: _name_first_writer({parts}),"
+        case _:
+            template = found.call.replace(SAMPLE_NAME, "{call.name}")
+            return f"{row!r}: ...,  # a new grammar: {template!r}"
+
+
+def _render_all(template: str, conversations: Sequence[list[JSON]]) -> list[str]:
+    """Render conversations in a limited process; a failed one renders as an empty text."""
+    request = json.dumps({"template": template, "conversations": list(conversations)})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "surecall.cli.dev"],
+            input=request,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"rendering the template took more than {_SECONDS} seconds") from None
+    try:
+        answer = msgspec.json.decode(done.stdout, type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise ConfigError("rendering the template needed too much memory or time") from None
+    if "error" in answer:
+        raise ConfigError(f"the template is not valid: {answer['error']}")
+    texts: list[str] = answer["texts"]
+    return texts
+
+
+def render(template: str, conversations: Sequence[list[JSON]]) -> JSON:
+    """Render conversations in the sandbox."""
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = _fixed_time
+    try:
+        compiled = environment.from_string(template)
+    except jinja2.TemplateError as error:
+        return {"error": str(error)[:200]}
+    return {"texts": [_render_one(compiled, messages) for messages in conversations]}
+
+
+def _render_one(compiled: jinja2.Template, messages: list[JSON]) -> str:
+    text = ""
+    try:
+        for piece in compiled.generate(
+            messages=messages, tools=None, add_generation_prompt=False, bos_token="", eos_token=""
+        ):
+            text += piece
+            if len(text) > MAX_RENDERED:
+                return ""
+    except Exception:  # noqa: BLE001 (a template may fail in any way, also on purpose)
+        return ""
+    return text
+
+
+def _to_json(value: object, indent: int | None = None, **_: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _refuse(message: str) -> str:
+    raise jinja2.TemplateError(message)
+
+
+def _fixed_time(pattern: str) -> str:
+    return pattern
+
+
+def _limit_process() -> None:
+    """Limit the time and the memory of this process, where the system can."""
+    if sys.platform == "win32":
+        return
+    import resource  # noqa: PLC0415 (not on every system)
+
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
+    if sys.platform != "darwin":
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+
+
+if __name__ == "__main__":
+    _limit_process()
+    given = json.load(sys.stdin)
+    json.dump(render(given["template"], given["conversations"]), sys.stdout)

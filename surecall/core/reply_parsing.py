@@ -18,7 +18,9 @@ from surecall.core.protocols import decode_message
 from surecall.parsing.argument_candidates import (
     TargetTool,
     encode_containers,
+    find_misplaced_content,
     sole_candidate,
+    split_call_name,
     unescape_arguments,
 )
 from surecall.parsing.arguments import ParsedArguments, parse_arguments
@@ -396,6 +398,9 @@ def resolve_call(
     """Resolve the name and parse the arguments of a call; a `problem` means it must not run."""
     budget = budget or WorkBudget()
     tool = toolbox.resolve(name)
+    if tool is None and '="' in name:
+        name, arguments = split_call_name(name, arguments)
+        tool = toolbox.resolve(name)
     read = parse_arguments(arguments, config.max_tool_args_bytes)
     value, problem, steps = read.value or {}, read.problem, read.repairs
     if tool is None:
@@ -455,6 +460,9 @@ def _fit_arguments(
 def _validation_problem(
     value: JSON, tool: ToolDefinition, config: ToolCallingConfig, budget: WorkBudget
 ) -> Problem | None:
+    misplaced = find_misplaced_content(value, tool.spec.parameters["properties"])
+    if misplaced:
+        return Problem(ErrorCode.ARGUMENT_ERROR, f"The arguments did not arrive whole. {misplaced}")
     errors = tool.validate(value, budget) if config.validate_arguments else ()
     message = "Fix the arguments: " + "; ".join(errors)
     return Problem(ErrorCode.ARGUMENT_ERROR, message) if errors else None
@@ -487,7 +495,9 @@ def _only_candidate(
     )
     only = sole_candidate(raw, read.value, expected)
     # Without budget, further meanings may be unchecked.
-    return None if budget.is_exhausted else only
+    if only is None or budget.is_exhausted:
+        return None
+    return None if find_misplaced_content(only.value, expected.properties) else only
 
 
 def _unknown_tool_problem(name: str, toolbox: Toolbox, budget: WorkBudget) -> Problem:

@@ -12,6 +12,7 @@ the arguments ambiguous. Each repair has a name.
     no_arguments         [], "", "[]"       for a tool without a parameter that could hold these
     doubled_braces       {{…}}              no object starts with a brace
     call_in_arguments    {"name": "f", "arguments": {…}}, as the arguments of f
+    value_in_key         {"path=a": ""}     where `path` is declared and missing
     keys_renamed         {"calendarId": …}  where `calendar_id` is declared and missing
 
 A key is renamed only to one with the same words, joined in another way (`Calendar-ID`) or with a
@@ -249,6 +250,85 @@ def _decode_string(text: str, repairs: dict[str, None]) -> str:
     return inner
 
 
+# Arguments that are something else, whatever the schema allows
+
+_ERROR_KEYS = frozenset({"error", "message", "code", "type", "details", "raw"})
+_PARAMETER_ENDS = ("parameter>", "</arg_value>", "</param>")
+_MAX_OPENING_TAG = 80
+_MAX_NAME_WITH_ARGUMENTS = 2_000
+
+
+def find_misplaced_content(value: JSON, properties: Iterable[str]) -> str:
+    """Return why these are not the arguments of the call; empty if they may be.
+
+    An error in place of arguments, a value that continues with the markup of a missing parameter,
+    and a value inside its key were not meant, even if the schema allows them.
+    """
+    declared = set(properties)
+    if "error" in value and declared and value.keys() <= _ERROR_KEYS - declared:
+        return "They are an error message. Call the tool with its arguments."
+    for key, item in value.items():
+        if "=" in key and not item and key not in declared and _split_key(key, declared - {*value}):
+            return f"The key {key[:_LONGEST_KEY]!r} contains its value."
+        if isinstance(item, str) and "</" in item:
+            swallowed = _swallowed_key(key, item, declared - value.keys())
+            if swallowed:
+                return f"{key!r} contains the markup of {swallowed!r}. Pass both separately."
+    return ""
+
+
+def _swallowed_key(key: str, text: str, missing: set[str]) -> str:
+    """Return the missing key whose parameter opens in a text, after the closer of `key`."""
+    for closer in (f"</{key}>", *_PARAMETER_ENDS):
+        at = text.find(closer) if missing else -1
+        while at >= 0:
+            at += len(closer)
+            opening = text[at : at + _MAX_OPENING_TAG].lstrip()
+            tag, ended, _ = opening[1:].partition(">" if "<arg_key>" not in opening else "</")
+            words = tag.replace('"', " ").replace("'", " ").replace("=", " ").replace(">", " ")
+            found = missing.intersection(words.split()[-1:]) if opening[:1] == "<" else set()
+            if ended and found:
+                return found.pop()
+            at = text.find(closer, at)
+    return ""
+
+
+def _split_key(key: str, missing: set[str]) -> tuple[str, str] | None:
+    """Return the missing key and the value that a key contains, if it does."""
+    name, _, value = key.partition("=")
+    name = name.strip()
+    return (name, value.strip().strip("\"'")) if name in missing and value.strip() else None
+
+
+def _with_split_key(value: JSON, properties: Iterable[str]) -> JSON | None:
+    """Return the arguments with a value taken out of its key, or None if none is in one."""
+    missing = set(properties) - value.keys()
+    pairs = {key: _split_key(key, missing) for key, item in value.items() if not item}
+    split = {key: pair for key, pair in pairs.items() if pair}
+    if len(split) != 1:
+        return None
+    ((old, (name, inner)),) = split.items()
+    return {name if key == old else key: inner if key == old else value[key] for key in value}
+
+
+def split_call_name(name: str, arguments: Any) -> tuple[str, Any]:
+    """Return the name and the arguments of a call that has them as attributes of its name.
+
+    `f path="a"` without other arguments means `f` with this path.
+    """
+    bare, _, rest = name.partition(" ")
+    found: dict[str, Any] = {}
+    if len(name) > _MAX_NAME_WITH_ARGUMENTS or arguments not in ({}, "{}", "", None):
+        return name, arguments
+    while rest.strip():
+        key, opened, rest = rest.partition('="')
+        value, closed, rest = rest.partition('"')
+        if not opened or not closed or not key.strip().isidentifier() or key.strip() in found:
+            return name, arguments
+        found[key.strip()] = value
+    return (bare, found) if found else (name, arguments)
+
+
 # A call in place of its arguments
 
 
@@ -265,6 +345,9 @@ def _variants(candidate: ArgumentCandidate, target: TargetTool) -> Iterator[Argu
         renamed = with_declared_keys(one.value, target.properties)
         if renamed is not None:
             yield ArgumentCandidate(renamed, (*one.steps, "keys_renamed"), one.is_certain)
+        split = _with_split_key(one.value, target.properties)
+        if split is not None:
+            yield ArgumentCandidate(split, (*one.steps, "value_in_key"), one.is_certain)
 
 
 def _inner_arguments(value: JSON, is_own_name: Callable[[str], bool]) -> JSON | None:

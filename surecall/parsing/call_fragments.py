@@ -157,7 +157,7 @@ class ArgumentsBuffer:
         """Whether a fragment starts other arguments, after these have ended."""
         if isinstance(value, dict):
             return self._object is not None and not _is_extension(self._object, value)
-        if not isinstance(value, str) or not value.lstrip().startswith("{") or not self.is_closed:
+        if not isinstance(value, str) or not _begins_object(value) or not self.is_closed:
             return False
         known = self._text
         return known.length > len(value) or not value.startswith(known.full_text())
@@ -175,6 +175,12 @@ class ArgumentsBuffer:
         return (
             text if not self.is_too_large else text.lstrip().ljust(self.size, _PADDING) + _PADDING
         )
+
+
+def _begins_object(text: str) -> bool:
+    """Whether a fragment begins an object, possibly one that is encoded as a string."""
+    text = text.lstrip()
+    return text.startswith(("{", '"{', '"\\"{')) or text.rstrip() == '"'
 
 
 class CallFragment(msgspec.Struct, frozen=True):

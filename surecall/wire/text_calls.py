@@ -7,16 +7,27 @@ has both the message with its calls extracted and the message without extraction
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from surecall.parsing.budget import MAX_TEXT
 from surecall.values.types import JSON, AmbiguousCall, ToolSpec, is_blank, object_or_empty
 from surecall.wire.call_styles import TextCalls
 from surecall.wire.chat_format import decode, name_and_arguments, raw_calls
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import RecoveredCall, RecoveredText, extract_reasoning, recover
-from surecall.wire.dialects.spelling import ARGUMENT_KEYS, OPENERS
+from surecall.wire.dialects.call_values import has_key
+from surecall.wire.dialects.marks import code_end
+from surecall.wire.dialects.segments import QuotationTracker, starts_line
+from surecall.wire.dialects.spelling import (
+    ARGUMENT_KEYS,
+    FENCE_LABELS,
+    FENCES,
+    OPENERS,
+)
+from surecall.wire.dialects.text_source import TextSource
 from surecall.wire.text_edges import trim_edges
 
 # Invalid JSON: a truncated call must not run, even if its beginning parses.
@@ -33,6 +44,35 @@ _CALL_LAST_CHARS = frozenset("}])>")
 # How a text that is an unparsable call begins and ends.
 _CALL_STARTS = ("{", "[", "«", ">>>", "Action:")
 _CALL_ENDS = ("}", "]", "»")
+# What distinguishes a damaged call from prose: marks near its end, beside its name, and in it.
+_MAX_CLOSER = 64
+_MAX_KEYS = 64
+_MAX_LEAD_WORDS = 3
+_CLOSING_MARKS = ("}", "]", ")", ">", "»", "</", "|", "`")
+_NAME_ENDS = ("(", "{", "[", "<", ">", "=", ".call(")
+_NAME_STARTS = ("<", "/", "[", "=")
+_MARK_PIECES = (
+    *("tool_c", "function", "invoke", "parameter", "arg_", "<|", "<｜", "DSML", "call:"),  # noqa: RUF001
+    *(">>>", "«call ", "Action"),
+    *('"arguments"', '"parameters"', '"name"', '"action_input"'),
+)
+_FIRST_MARKS = ("<", "{", "[", ">>>", "Action")
+_SENTENCE_ENDS = (".", "!", "?", "。")
+_LEAD_CHARS = frozenset('<{["«')
+_LINE_MARKS = ("> ", "| ", "- ", "* ", "+ ", "• ")
+_QUOTE_PAIRS = (
+    *(('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("„", "”"), ("«", "»")),
+    *(("»", "«"), ("‘", "’"), ("‹", "›"), ("「", "」")),  # noqa: RUF001
+)
+_LONG_FENCES = ("````", "~~~~")
+_GUILLEMET_CALL = "«call "
+_GEMINI = "default_api."
+# What may stand before a fenced call.
+_ACTION_WORDS = (
+    *("action", "json", "tool", "name", "param", "call", "arg", "value", "message", "sep"),
+)
+# Labels of a code block that may be a call if it is the whole reply.
+_CALL_LABELS = ("json", "call", *FENCE_LABELS)
 # Marks that only open calls; weak marks, which also occur in prose, are excluded.
 _WRAP_STEMS = tuple(opener.stem for opener in OPENERS if opener.kind == "wrap" and not opener.weak)
 
@@ -90,9 +130,10 @@ def extract_text_calls(
     reading = _move_calls(message, found, plain)
     if reading.requested_calls or reading.claims:
         return reading
-    return _claim_unreadable_call(reading, content, tools) or (
+    reading = _claim_unreadable_call(reading, content, tools) or (
         reading if weak else _claim_apparent_call(reading, content, tools)
     )
+    return reading if reading.claims or found.has_recipient else _claim_damaged_call(reading, tools)
 
 
 def _remove_echoed_calls(
@@ -180,18 +221,17 @@ def _claim_unreadable_call(
     if not text.startswith(_CALL_STARTS) or not text.rstrip("` \n").endswith(_CALL_ENDS):
         return None
     named = next((tool.name for tool in tools if tool.name in text), "")
-    if not named or _is_json(text):
+    if not named or _json_or_none(text) is not None:
         return None
     claim = AmbiguousCall(named, "whole", alone=True)
     return msgspec.structs.replace(reading, claims=(claim,), apparent=text)
 
 
-def _is_json(text: str) -> bool:
+def _json_or_none(text: str) -> Any:
     try:
-        decode(text.encode("utf-8", "replace"))
+        return decode(text.encode("utf-8", "replace"))
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _claim_apparent_call(
@@ -214,6 +254,129 @@ def _claim_apparent_call(
         return reading
     claim = AmbiguousCall(found.calls[-1].name, "marked", alone=is_blank(found.text))
     return msgspec.structs.replace(reading, claims=(claim,), apparent=found.call_texts[-1])
+
+
+def _claim_damaged_call(reading: ExtractedCalls, tools: Sequence[ToolSpec]) -> ExtractedCalls:
+    """Claim a call at the end of a text whose marks are missing, repeated, or exchanged.
+
+    It names a known tool and one of its parameters, each with the marks of a call.
+    """
+    text = trim_edges(reading.text).strip()
+    last = max(map(text[-_MAX_CLOSER:].rfind, _CLOSING_MARKS))
+    is_last = last >= 0 and not any(map(str.isspace, text[-_MAX_CLOSER:][last:]))
+    is_last = is_last or (text.startswith(_FIRST_MARKS) and not text.endswith(_SENTENCE_ENDS))
+    if not is_last or len(text) > MAX_TEXT:
+        return reading
+    value = _json_or_none(text)
+    for tool in tools:
+        if value is not None:
+            place = 0 if tool.name in text and _holds_call_of(value, tool) else -1
+        else:
+            place = _damaged_call_start(text, tool)
+        if place >= 0 and not _is_shown(text, place, text.find(tool.name), tools):
+            claim = AmbiguousCall(tool.name, "whole", alone=place == 0)
+            return msgspec.structs.replace(reading, claims=(claim,), apparent=text[place:])
+    return reading
+
+
+def _damaged_call_start(text: str, tool: ToolSpec) -> int:
+    """Return where a damaged call of a tool may begin, or -1."""
+    at = text.rfind(tool.name)
+    if at < 0:
+        return -1
+    after = text[at + len(tool.name) :][:_MAX_CLOSER].lstrip()
+    is_marked = after.startswith(_NAME_ENDS) or text[at - 1 : at] in _NAME_STARTS
+    keys = list(islice(tool.parameters.get("properties") or {}, _MAX_KEYS))
+    start = text.find(tool.name)
+    first = text.rfind("\n\n", 0, start) + 1
+    has_keys = any(has_key(text, key, first) or f"{tool.name}{key}" in text for key in keys)
+    if not (is_marked or any(mark in text for mark in _MARK_PIECES)) or (keys and not has_keys):
+        return -1
+    line = text.rfind("\n", 0, start) + 1
+    words = text[line:start].split(" ")
+    is_lead = len(words) <= _MAX_LEAD_WORDS or text[line] in _LEAD_CHARS
+    return line if is_lead else start - len(words[-1])
+
+
+def _holds_call_of(value: object, tool: ToolSpec) -> bool:
+    """Whether JSON has the name of a tool beside its arguments, under other keys than usual."""
+    match value:
+        case [item]:
+            return _holds_call_of(item, tool)
+        case dict() if tool.name in value.values():
+            inner = next((item for item in value.values() if isinstance(item, dict)), value)
+            return (
+                bool(inner.keys() & _declared_keys(tool)) and _required_keys(tool) <= inner.keys()
+            )
+        case dict() if len(value) == 1 and tool.name not in value:
+            # A key that occurs twice hides the name.
+            (inner,) = value.values()
+            return _holds_call_of(inner, tool) or _has_only_arguments(inner, tool)
+        case _:
+            return False
+
+
+def _has_only_arguments(value: object, tool: ToolSpec) -> bool:
+    """Whether a value is an object of arguments that a tool accepts."""
+    return (
+        isinstance(value, dict)
+        and value.keys() <= _declared_keys(tool)
+        and _required_keys(tool) <= value.keys() != set()
+    )
+
+
+def _declared_keys(tool: ToolSpec) -> set[str]:
+    return {*(tool.parameters.get("properties") or ())}
+
+
+def _required_keys(tool: ToolSpec) -> set[str]:
+    return {*(tool.parameters.get("required") or ())}
+
+
+def _is_shown(text: str, place: int, at: int, tools: Sequence[ToolSpec]) -> bool:
+    """Whether a call from `place` on, with its name at `at`, is code or a quotation."""
+    source = TextSource(text, tools)
+    if (fence := _fence_around(source, place)) >= 0:
+        block = text[fence:]
+        label = block.partition("\n")[0].strip("~`").strip()
+        lead = "".join(char if char.isalnum() else " " for char in text[:fence]).lower().split()
+        is_code = label[:1].isalpha() and not label.startswith(_CALL_LABELS)
+        is_code = (is_code or block.startswith(_LONG_FENCES)) and _GEMINI not in block
+        return is_code or not all(word.startswith(_ACTION_WORDS) for word in lead)
+    line = text[place : text.find("\n", place) % (len(text) + 1)]
+    quoted = line.startswith(_LINE_MARKS) or any(
+        line.startswith(opening) and line.rstrip(".!?").endswith(closing)
+        for opening, closing in _QUOTE_PAIRS
+    )
+    if quoted or line.startswith(_GUILLEMET_CALL):
+        return not (line.startswith(_GUILLEMET_CALL) and text.endswith(line))
+    return (
+        _is_inline_code(source, at)
+        or "&lt;" in line
+        or bool(QuotationTracker(source).quotation_reason(place, 0))
+    )
+
+
+def _is_inline_code(source: TextSource, at: int) -> bool:
+    """Whether a place is inside inline code."""
+    text, tick = source.text, source.text.rfind("\n", 0, at) + 1
+    while (tick := text.find("`", tick, at)) >= 0:
+        end = code_end(source, tick)
+        if at < end and not text.startswith(FENCES, tick):
+            return True
+        tick = end
+    return False
+
+
+def _fence_around(source: TextSource, place: int) -> int:
+    """Return where the code block around a place begins, or -1."""
+    at = source.find_first(FENCES, 0)
+    while 0 <= at < place:
+        end = code_end(source, at)
+        if starts_line(source.text, at) and place < end:
+            return at
+        at = source.find_first(FENCES, max(end, at + 1))
+    return -1
 
 
 def _fits_declaration(call: RecoveredCall, tools: Sequence[ToolSpec]) -> bool:

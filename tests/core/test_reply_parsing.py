@@ -519,3 +519,43 @@ def test_what_good_servers_send_is_canonical(body: JSON) -> None:
 )
 def test_anything_else_is_looked_at(body: Any) -> None:
     assert not is_canonical(body)
+
+
+RUN = ToolDefinition(
+    "run_shell",
+    "Run a command.",
+    parameters={"type": "object", "properties": {"command": {"type": "string"}}},
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "value"),
+    [
+        ('run_shell command="ls"', "{}", {"command": "ls"}),
+        ("run_shell", '{"command=ls": ""}', None),
+        ("run_shell", {"error": "Failed to parse"}, None),
+    ],
+)
+def test_what_arrived_in_the_wrong_place_is_moved_or_refused(
+    name: str, arguments: Any, value: JSON | None
+) -> None:
+    call = resolve_call(name, arguments, presets.resolve(), ToolRegistry([RUN]))
+
+    if value is None:
+        assert call.problem is not None
+        assert call.problem.code is ErrorCode.ARGUMENT_ERROR
+    else:
+        assert (call.name, call.arguments, call.problem) == ("run_shell", value, None)
+
+
+def test_a_value_in_its_key_is_moved_if_nothing_else_is_allowed() -> None:
+    strict = {**RUN.spec.parameters, "required": ["command"], "additionalProperties": False}
+    tool = ToolDefinition("run_shell", "Run a command.", parameters=strict)
+
+    call = resolve_call("run_shell", '{"command=ls": ""}', presets.resolve(), ToolRegistry([tool]))
+
+    assert (call.arguments, call.problem, call.repairs[-1:]) == (
+        {"command": "ls"},
+        None,
+        ("value_in_key",),
+    )

@@ -7,7 +7,9 @@ import pytest
 from surecall.parsing.argument_candidates import (
     TargetTool,
     encode_containers,
+    find_misplaced_content,
     sole_candidate,
+    split_call_name,
     unescape_arguments,
     with_declared_keys,
 )
@@ -57,6 +59,7 @@ def expected(schema: JSON) -> TargetTool:
         (OPTIONAL, "[]", {}, ("no_arguments",)),
         (LISTS, '""', {}, ("double_encoded", "no_arguments")),
         (READ, f'[{{"name":"read","arguments":{A}}}]', {"path": "a"}, None),
+        (READ, '{"path=a":""}', {"path": "a"}, ("value_in_key",)),
     ],
 )
 def test_what_has_one_meaning_is_read(schema: JSON, raw: Any, value: JSON, steps: Any) -> None:
@@ -219,3 +222,58 @@ def test_a_key_with_the_words_of_one_declared_key_is_that_key(
 )
 def test_any_other_key_stays_as_it_is(given: JSON, declared: list[str]) -> None:
     assert with_declared_keys(given, declared) is None
+
+
+# Arguments that are something else
+
+
+@pytest.mark.parametrize(
+    ("value", "properties"),
+    [
+        ({"error": "Failed to parse"}, ["table"]),
+        ({"error": {"message": "no"}, "code": 1}, ["table"]),
+        ({"command=ls": ""}, ["command"]),
+        ({"text": 'a</text>\n<parameter name="tags">{"a": 1}'}, ["text", "tags"]),
+        ({"text": "a</parameter>\n<parameter=tags>\nb"}, ["text", "tags"]),
+        ({"text": "a</arg_value><arg_key>tags</arg_key>b"}, ["text", "tags"]),
+        ({"text": "</text> x</text><tags>b"}, ["text", "tags"]),
+    ],
+)
+def test_what_is_no_argument_is_named(value: JSON, properties: list[str]) -> None:
+    assert find_misplaced_content(value, properties)
+
+
+@pytest.mark.parametrize(
+    ("value", "properties"),
+    [
+        ({"error": "x"}, []),
+        ({"error": "x"}, ["error"]),
+        ({"error": "x", "table": "t"}, ["table"]),
+        ({"a=b": "c"}, ["a"]),
+        ({"=b": ""}, ["a"]),
+        ({"text": "a</text> b"}, ["text", "tags"]),
+        ({"text": "a</text><b>"}, ["text", "tags"]),
+        ({"text": 'a</text><parameter name="tags"'}, ["text", "tags"]),
+        ({"text": "a</text>\n<tags>b", "tags": []}, ["text", "tags"]),
+    ],
+)
+def test_what_may_be_an_argument_is_not(value: JSON, properties: list[str]) -> None:
+    assert not find_misplaced_content(value, properties)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ('run command="ls"', "{}", ("run", {"command": "ls"})),
+        ('run a="x" b="y"', {}, ("run", {"a": "x", "b": "y"})),
+        ('run command="ls', "{}", None),
+        ('run a="x" a="y"', "{}", None),
+        ('run 1="x"', "{}", None),
+        ('run command="ls"', '{"a": 1}', None),
+        ("run ", "{}", None),
+    ],
+)
+def test_arguments_in_a_name_are_taken_out_of_it(
+    name: str, arguments: Any, expected: tuple[str, JSON] | None
+) -> None:
+    assert split_call_name(name, arguments) == (expected or (name, arguments))

@@ -325,3 +325,14 @@ def test_what_differs_from_before_is_spent_and_what_repeats_it_is_not() -> None:
     read(*[{"type": "t", f"key {number}": "x"} for number in range(100)], budget=often)
 
     assert (once.is_exhausted, often.is_exhausted) == (False, True)
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_second_call_under_the_same_id_may_have_encoded_arguments(pieces: int) -> None:
+    encoded = '"{\\"a\\": 2}"'
+    cut = 3 if pieces > 1 else len(encoded)
+    first = fragment('{"a": 1}', index=0, id="x", name="f")
+    second = fragment(encoded[:cut], index=1, id="x", name="f")
+    rest = [fragment(encoded[cut:], index=1)] if pieces > 1 else []
+
+    assert pairs_of(first, second, *rest) == [("f", '{"a": 1}'), ("f", encoded)]

@@ -47,7 +47,6 @@ OTHERWISE = {
     "aisuite-339-python-call-in-a-tool-code-fence": "the fence `tool_code` is how Gemma calls",
     "cline-3992-tool-name-as-tag": "a tag called like a tool is asked about",
     "openclaw-141323-escape-that-json-has-not": "an escape that JSON has not is told",
-    "vllm-49248-value-without-its-opener": "a call in text that is not whole is told",
 }
 
 

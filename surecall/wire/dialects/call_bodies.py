@@ -13,7 +13,9 @@ from surecall.wire.dialects.named_calls import (
     parse_python_calls,
     skip_fence,
 )
+from surecall.wire.dialects.segments import starts_line
 from surecall.wire.dialects.tagged_calls import (
+    CHILD_ENDS,
     ParameterParser,
     call_tag_at,
     child_tag_at,
@@ -73,16 +75,23 @@ def calls_from_value(source: TextSource, value: CallValue, start: int) -> list[R
         raise NotACall("the object does not name a tool and its arguments", value.end)
     return [
         RecoveredCall(
-            name,
+            _without_namespace(source, name),
             value.ambiguous_text or decode_arguments(arguments),
             start,
             value.end,
             call_id,
             value.is_truncated,
             was_repaired=value.was_repaired,
+            value_ends=value.value_ends,
         )
         for name, arguments, call_id in found
     ]
+
+
+def _without_namespace(source: TextSource, name: str) -> str:
+    """Return the name of the tool if `name` has a namespace before a colon."""
+    spec = source.tools.find(name) if ":" in name else None
+    return spec.name if spec else name
 
 
 def _call_tuples(source: TextSource, value: Any) -> list[tuple[str, Any, str | None]]:
@@ -263,10 +272,17 @@ def _parse_attributed_call(source: TextSource, at: int, envelope: Envelope) -> R
         return None
     if style:
         values, end, cut = ParameterParser(source, style, spec).parse(at)
-        return RecoveredCall(spec.name, values, envelope.start, end, None, cut)
+        ends = style.value_ends
+        return RecoveredCall(spec.name, values, envelope.start, end, None, cut, value_ends=ends)
     value = parse_value(source, at)
     return RecoveredCall(
-        spec.name, value.arguments, envelope.start, value.end, None, value.is_truncated
+        spec.name,
+        value.arguments,
+        envelope.start,
+        value.end,
+        None,
+        value.is_truncated,
+        value_ends=value.value_ends,
     )
 
 
@@ -296,12 +312,20 @@ def _parse_name_body(source: TextSource, at: int, row: str) -> tuple[list[Recove
     style = parameter_style_at(source, after) if name else None
     if style:
         spec = source.tools.find(name)
+        if spec is None and source.starts_with("</arg_key", after):
+            # Without the opening mark of its first key, a name and a key run together.
+            spec, after = source.tools.find_with_key(name), at
+            after += len(spec.name) if spec else 0
         if spec is None and not source.starts_with(("<arg_key", "<tool_sep"), after):
             raise unknown_tool(name, after)
         values, end, cut = ParameterParser(source, style, spec).parse(after)
         row = "C10" if source.starts_with("<tool_sep", after) else _body_row("keys", row)
         row = row if style.row == "C9" else style.row
-        return [RecoveredCall(spec.name if spec else name, values, at, end, None, cut)], end, row
+        ends = style.value_ends
+        found = RecoveredCall(
+            spec.name if spec else name, values, at, end, None, cut, value_ends=ends
+        )
+        return [found], end, row
     if row in spelling.PYTHON_ROWS and is_python_call(source, at):
         return *parse_python_calls(source, at), _body_row("python", row)
     call, header = parse_named_call(source, at, row)
@@ -321,9 +345,15 @@ def _parse_child_call(source: TextSource, at: int) -> RecoveredCall:
     spec = source.tools.find(asked)
     if spec is None:
         raise unknown_tool(asked, tag.content_start)
+    style = parameter_style_at(source, source.skip_blanks(stop + len(closing)))
+    if style:
+        values, end, cut = ParameterParser(source, style, spec).parse(stop + len(closing))
+        ends = style.value_ends
+        return RecoveredCall(spec.name, values, at, end, None, cut, value_ends=ends)
     values, end, cut = parse_children(source, stop + len(closing), tag.lead, tool_shape(spec))
     whole = next((values[key] for key in spelling.ARGUMENT_KEYS if set(values) == {key}), values)
-    return RecoveredCall(spec.name, decode_arguments(whole), at, end, None, cut)
+    arguments = decode_arguments(whole)
+    return RecoveredCall(spec.name, arguments, at, end, None, cut, value_ends=CHILD_ENDS)
 
 
 def _body_row(kind: str, row: str) -> str:
@@ -352,15 +382,32 @@ def parse_call_behind_name(
     spec = source.tools.find(source.text[start:stop]) if start < stop else None
     if spec is None:
         raise NotACall("no tool is named before it", place)
+    if opener.row == "B13" and not source.starts_with(
+        "{", source.skip_blanks(place + len(opener.stem))
+    ):
+        raise NotACall("its input is not an object", place, tool=spec.name)
     if opener.row == "A7":
         value = parse_value(source, source.skip_blanks(place + len(opener.stem)))
         arguments = value.value if value.ambiguous_text is None else source.text[start : value.end]
-        calls = [RecoveredCall(spec.name, arguments, start, value.end, None, value.is_truncated)]
+        call = RecoveredCall(
+            spec.name,
+            arguments,
+            start,
+            value.end,
+            None,
+            value.is_truncated,
+            value_ends=value.value_ends,
+        )
+        calls = [call]
         end, row = value.end, "B4"
     else:
         calls, end, row = _parse_name_body(source, start, opener.row)
     mangled = start - len("<name>")
     start = mangled if mangled >= floor and source.starts_with("<name>", mangled) else start
+    if opener.row == "B13":
+        start = source.text.rfind(spelling.REACT_MARKS[0], floor, start)
+        if start < 0 or not starts_line(source.text, start) or not starts_line(source.text, place):
+            raise NotACall("the lines of an action are not complete", place)
     return CallSection(calls, row, start, place, end)
 
 
@@ -432,9 +479,8 @@ def parse_tool_tag(source: TextSource, at: int, name: str) -> CallSection:
     if not source.starts_with(closing, end):
         raise NotACall("the tag is not closed", end)
     end += len(closing)
-    return require_known_tools(
-        source, CallSection([RecoveredCall(name, values, at, end, None, cut)], "C13", at, at, end)
-    )
+    call = RecoveredCall(name, values, at, end, None, cut, value_ends=CHILD_ENDS)
+    return require_known_tools(source, CallSection([call], "C13", at, at, end))
 
 
 def require_known_tools(

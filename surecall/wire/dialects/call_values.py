@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -30,6 +31,8 @@ from surecall.wire.dialects.text_source import NotACall, TextSource
 # truncated.
 
 _QUOTES = ('<|"|>', "<escape>", '"""', "'''", '"', "'")
+QUOTES = ('"', "'")
+_STRUCTURE = frozenset("{}[]:,<>\n")
 _COMMENTS = ("//", "/*", "#")
 _TRIPLE = ('"""', "'''")
 _CLOSING = BRACKETS | {"(": ")"}
@@ -62,6 +65,7 @@ class LenientReader:
         self.is_truncated = False
         self.has_duplicate_key = False
         self.was_repaired = False
+        self.has_inner_quotes = False
         self._allows_bare_text = bare
         self._is_python = text.startswith("(", at)
         self._depth = 0
@@ -160,14 +164,29 @@ class LenientReader:
         start, end = self.at, self.text.find(quote, self.at)
         if quote in _TRIPLE and not self._is_python:
             raise syntax_error(self.text, start)  # the quotes are ambiguous
+        if end < 0 and (stop := self._unclosed_end(start)) >= 0:
+            self.at = stop
+            return self.text[start:stop]
         self.is_truncated = self.is_truncated or end < 0
         self.at = end + len(quote) if end >= 0 else len(self.text)
         return self.text[start : end if end >= 0 else None]
+
+    def _unclosed_end(self, start: int) -> int:
+        """Return where a string of special tokens ends that lacks its last one, or -1.
+
+        It is the last value, so it ends at the only bracket before a closing mark.
+        """
+        stop = self.text.find("}", start)
+        after = end_of_blanks(self.text, stop + 1)
+        inside = self.text[start:stop] if stop >= 0 else "{"
+        is_last = self._depth == 1 and self.text.startswith(CLOSERS, after)
+        return stop if is_last and not _STRUCTURE.intersection(inside) else -1
 
     def _parse_string(self, quote: str, closing: str) -> str:
         text, quoted = self.text, QuoteScanner(self.text, self.at, quote)
         parts: list[str] = []
         kinds: set[bool] = set()
+        inner_quotes = 0
         while (mark := quoted.next_mark()) >= 0:
             if text[mark] == "\\":
                 escaped, after = _parse_escape(text, mark + 1)
@@ -178,13 +197,19 @@ class LenientReader:
                 parts += (text[quoted.at : mark], escaped)
                 quoted.at = after
             elif self._may_end_string(mark + 1, closing):
+                if inner_quotes % 2:
+                    raise syntax_error(text, mark)  # one of them may be missing or too many
                 self.at = mark + 1
                 return join_surrogates("".join((*parts, text[quoted.at : mark])))
             elif closing in _AMBIGUOUS or self._may_end_string(self.at, closing):
                 # The end of the string is ambiguous: no key follows it, or its opening quote may
                 # be the closing quote of another string.
                 raise syntax_error(text, mark)
+            elif self._is_key_at(mark):
+                raise syntax_error(text, mark)  # a mark before the next key may be missing
             else:
+                inner_quotes += not _is_apostrophe(text, mark)
+                self.has_inner_quotes = True
                 parts.append(text[quoted.at : mark + 1])
                 quoted.at = mark + 1
         self.is_truncated = True
@@ -259,6 +284,11 @@ class LenientReader:
         return at
 
 
+def _is_apostrophe(text: str, at: int) -> bool:
+    """Whether the quotation mark at `at` stands between two letters."""
+    return text[at] == "'" and text[at - 1 : at].isalpha() and text[at + 1 : at + 2].isalpha()
+
+
 def _parse_escape(text: str, at: int) -> tuple[str, int]:
     """Parse what follows a backslash; one that escapes nothing is literal."""
     mark = text[at : at + 1]
@@ -309,6 +339,8 @@ class CallValue(msgspec.Struct, frozen=True):
     was_repaired: bool = False
     # The raw text if a key occurs twice with different values: the model must clarify it.
     ambiguous_text: str | None = None
+    # Marks that may have ended a value earlier, because they are not escaped in values.
+    value_ends: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> Any:
@@ -376,7 +408,8 @@ def parse_value(source: TextSource, at: int, *, bare: bool = False) -> CallValue
     finally:
         source.spend_fuel(_LENIENT_COST * (reader.at - at))
     twice = text[at : reader.at] if reader.has_duplicate_key else None
-    return CallValue(value, reader.at, reader.is_truncated, reader.was_repaired, twice)
+    ends = QUOTES if reader.has_inner_quotes else ()
+    return CallValue(value, reader.at, reader.is_truncated, reader.was_repaired, twice, ends)
 
 
 def _parse_escaped(source: TextSource, at: int) -> CallValue:
@@ -410,6 +443,77 @@ def decode_arguments(arguments: object) -> Any:
             return arguments if read is None else read
         case _:
             return json.dumps(arguments)
+
+
+# A value that contains a key of its own call may have swallowed the parameter of that key.
+
+_KEY_ENDS = frozenset("\"'=:>([<|")
+_MAX_TAG_NAME = 32
+_MAX_KEY_MARK = 4
+
+
+def has_swallowed_key(value: Any, missing: Iterable[str], ends: tuple[str, ...]) -> bool:
+    """Whether a text in `value` continues with a missing key, after a mark that may have ended it.
+
+    Such a text is what remains of two parameters if a mark between them is lost.
+    """
+    match value:
+        case str():
+            end = min((at for mark in ends if (at := value.find(mark)) >= 0), default=-1)
+            return end >= 0 and any(has_key(value, key, end, _MAX_KEY_MARK) for key in missing)
+        case dict():
+            return any(has_swallowed_key(item, missing, ends) for item in value.values())
+        case list():
+            return any(has_swallowed_key(item, missing, ends) for item in value)
+        case _:
+            return False
+
+
+def has_key(text: str, key: str, start: int, reach: int = 1) -> bool:
+    """Whether a text after `start` has `key` with a mark of a key among the next characters."""
+    at = text.find(key, start) if key else -1
+    while at >= 0:
+        end = at + len(key)
+        _, tag, inside = text[max(0, at - _MAX_TAG_NAME) : at].rpartition("<")
+        is_word = not text[at - 1 : at].isalnum() or (tag != "" and inside.isalnum())
+        if is_word and _is_key_end(text, end, reach):
+            return True
+        at = text.find(key, end)
+    return False
+
+
+def _is_key_end(text: str, at: int, reach: int) -> bool:
+    """Whether a mark follows that ends a key, possibly after another one."""
+    at = end_of_blanks(text, at)
+    for mark in text[at : at + reach]:
+        if mark in _KEY_ENDS or mark.isalnum():
+            return mark in _KEY_ENDS
+    return False
+
+
+_EDGE_MARKS = (">", '="', "='")
+
+
+def has_loose_mark(raw: str, marks: tuple[str, ...]) -> bool:
+    """Whether a value in a tag begins or ends with one of the marks, or ends with part of one.
+
+    A mark beside it may be missing, or occur twice.
+    """
+    inner = raw.strip()
+    if raw.startswith(_EDGE_MARKS):
+        return True
+    opened = inner.startswith(marks) and inner.find(">", 2, _MAX_TAG_NAME) >= 0
+    last = inner[max(0, len(inner) - _MAX_TAG_NAME) :]
+    last = last[max(0, last.rfind("<")) :]
+    if last[-1:] == ">":
+        closed = last.startswith(marks) or any(mark.startswith(last) for mark in marks)
+        # An invisible character hides what the tag closes.
+        closed = closed or not last.isprintable()
+        closed = closed and last.count(">") == 1
+        return opened is not closed  # with both, the value is an element
+    is_partial = last.startswith("</") and ">" not in last
+    is_partial = is_partial or any(last and mark.startswith(last) for mark in marks)
+    return is_partial or (opened and not inner.startswith("</"))
 
 
 def convert_text(raw: str, shape: SchemaShape | None) -> Any:

@@ -23,7 +23,7 @@ _MARKS = (
         for stem, end in spelling.ANSWER_TAGS.items()
     ),
 )
-STEMS = tuple(mark.stem for mark in _MARKS)
+STEMS = (*(mark.stem for mark in _MARKS), f"{spelling.REACT_MARKS[0]} ")
 # The prefixes of all marks at a `<`; other marks are searched for as a whole.
 _MARK_PREFIXES = frozenset(
     stem[place : place + _PREFIX_LENGTH]
@@ -47,6 +47,7 @@ def may_hold_calls(text: str, tools: Sequence[ToolSpec] = ()) -> bool:
         or ("`" in text and any(f"```{label}" in text for label in spelling.FENCE_LABELS))
         or ("=" in text and ("to=functions." in text or "to=" in text[:_MAX_PARTIAL_HEADER]))
         or "◁" in text
+        or (":" in text and spelling.REACT_MARKS[1] in text)
         or spelling.STRIPPED_FINAL_MARK in text
         or any(tool.name in text for tool in tools)
     )

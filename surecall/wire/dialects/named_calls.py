@@ -96,7 +96,14 @@ def parse_named_call(source: TextSource, at: int, row: str) -> tuple[RecoveredCa
         arguments = convert_scalars(arguments, tool_shape(spec))
     end = skip_fence(source, value.end, labeled=False) if header.is_fenced else value.end
     found = RecoveredCall(
-        name, arguments, at, end, header.id, value.is_truncated, was_repaired=value.was_repaired
+        name,
+        arguments,
+        at,
+        end,
+        header.id,
+        value.is_truncated,
+        was_repaired=value.was_repaired,
+        value_ends=value.value_ends,
     )
     return found, header
 
@@ -148,7 +155,7 @@ def _bracket_arguments(value: CallValue) -> CallValue:
         (named,) = unnamed
     elif unnamed:
         raise NotACall("an argument has no name", value.end)
-    return CallValue(named, value.end, value.is_truncated, value.was_repaired, value.ambiguous_text)
+    return msgspec.structs.replace(value, value=named)
 
 
 def is_python_call(source: TextSource, at: int) -> bool:
@@ -189,7 +196,14 @@ def _parse_python_call(source: TextSource, start: int) -> RecoveredCall:
     end = source.skip_blanks(value.end) + 1 if printed else value.end
     end = min(end, len(source.text))
     return RecoveredCall(
-        spec.name, arguments, start, end, None, value.is_truncated, was_repaired=value.was_repaired
+        spec.name,
+        arguments,
+        start,
+        end,
+        None,
+        value.is_truncated,
+        was_repaired=value.was_repaired,
+        value_ends=value.value_ends,
     )
 
 

@@ -28,6 +28,7 @@ from surecall.wire.dialects.call_bodies import (
     require_closer,
     require_known_tools,
 )
+from surecall.wire.dialects.call_values import has_swallowed_key
 from surecall.wire.dialects.marks import (
     MarkScanner,
     code_end,
@@ -62,10 +63,16 @@ from surecall.wire.dialects.text_source import (
     RecoveredCall,
     RecoveredText,
     TextSource,
+    tool_shape,
     unsearched_text,
 )
 
 _MAX_BARS = 8
+_CALL_ENDS = ("}", "]", ")", ">")
+_REASONING_END = "</think>"
+_PLAIN_OPENERS = ("<tool_call>", "<function_call>", "<tool_calls>", "<|tool_call>")
+_NOT_VISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff")
+_MAX_CLOSER = 64
 # Fuel for each rejected call: a text with too many of them is not scanned to its end.
 _REFUSAL_COST = 40_000
 _MARK_COST = 1_000
@@ -85,6 +92,43 @@ def recover(
         return RecoveredText(text, text)
     if len(text) > MAX_TEXT:
         return unsearched_text(text, [tool.name for tool in tools])
+    text = _with_call_behind_reasoning(text)
+    found = _recover(text, tools, weak=weak, keep_reasoning=keep_reasoning)
+    is_whole = bool(found.calls) and not any(call.truncated for call in found.calls)
+    if is_whole or (clean := _with_clean_closers(text)) == text:
+        return found
+    repaired = _recover(clean, tools, weak=weak, keep_reasoning=keep_reasoning)
+    return repaired if repaired.calls else found
+
+
+def _with_call_behind_reasoning(text: str) -> str:
+    """Move a mark that opens a call behind the end of reasoning, if nothing is between them."""
+    at = text.find(_REASONING_END)
+    before = text[: max(at, 0)].rstrip()
+    opener = next((mark for mark in _PLAIN_OPENERS if before.endswith(mark)), "")
+    if not opener:
+        return text
+    after = text[at + len(_REASONING_END) :]
+    return f"{before.removesuffix(opener)}{_REASONING_END}{opener}{after}"
+
+
+def _with_clean_closers(text: str) -> str:
+    """Remove invisible characters from closing tags."""
+    if _NOT_VISIBLE.isdisjoint(text):
+        return text
+    for mark in _NOT_VISIBLE:
+        text = text.replace(f"<{mark}/", "</").replace(f"</{mark}", "</")
+    pieces = text.split("</")
+    for number, piece in enumerate(pieces[1:], 1):
+        name, ended, rest = piece.partition(">")
+        if ended and len(name) <= _MAX_CLOSER and not _NOT_VISIBLE.isdisjoint(name):
+            pieces[number] = "".join(mark for mark in name if mark not in _NOT_VISIBLE) + ">" + rest
+    return "</".join(pieces)
+
+
+def _recover(
+    text: str, tools: Sequence[ToolSpec], *, weak: bool, keep_reasoning: bool
+) -> RecoveredText:
     source = TextSource(text, tools)
     marks = marks_to_find(source.tools.specs, weak=weak)
     pieces = _RecoveryScan(source, marks, weak=weak).run()
@@ -92,7 +136,22 @@ def recover(
         last = pieces.reasoning_blocks[-1]
         source = TextSource(text[: last.stop], tools)
         pieces.adopt_drafts(_RecoveryScan(source, marks, weak=weak).run(last.inside).sections)
+    else:
+        _claim_last_draft(pieces, source, marks)
     return pieces.build_result(keep_reasoning=keep_reasoning)
+
+
+def _claim_last_draft(
+    pieces: Extraction, source: TextSource, marks: Sequence[spelling.Opener]
+) -> None:
+    """Record a call that ends the reasoning of a reply whose text has none."""
+    last = pieces.reasoning_blocks[-1] if pieces.reasoning_blocks else None
+    if last is None or pieces.sections or pieces.has_recipient or not last.may_hold_call:
+        return
+    thought = source.text[last.inside : last.stop].rstrip()
+    if thought.endswith(_CALL_ENDS) and may_hold_calls(thought):
+        inner = TextSource(source.text[: last.stop], [*source.tools.specs.values()])
+        pieces.claim_drafts(_RecoveryScan(inner, marks, weak=False).run(last.inside).sections)
 
 
 def extract_reasoning(text: str) -> RecoveredText:
@@ -153,6 +212,7 @@ class _RecoveryScan:
         if starts_mid_header(self._source, begin):
             return self._handle_harmony_message(begin, at)
         if recipient in ("user", "self"):
+            self._pieces.has_recipient = True
             self._protected_end = len(self._text)
             return len(self._text)
         return at
@@ -246,7 +306,8 @@ class _RecoveryScan:
             return self._accept_section(read())
         except NotACall as refusal:
             if place >= self._parsed_until:
-                tool = "" if refusal.has_other_meaning else guess_tool_name(self._source, place)
+                known = refusal.tool or guess_tool_name(self._source, place)
+                tool = "" if refusal.has_other_meaning else known
                 self._pieces.record_skipped(place, refusal.reason, tool, "whole")
             self._parsed_until = max(self._parsed_until, refusal.at)
             self._source.spend_fuel(_REFUSAL_COST)
@@ -273,8 +334,12 @@ class _RecoveryScan:
         return require_known_tools(source, found) if opener.weak else found
 
     def _accept_section(self, found: CallSection) -> int:
-        """Accept a section, unless words follow it directly."""
+        """Accept a section, unless words follow it directly or it swallowed a parameter."""
         source, text = self._source, self._text
+        if swallowing := next(filter(self._has_swallowed_key, found.calls), None):
+            reason = "a value may contain another parameter"
+            self._pieces.record_skipped(found.start, reason, swallowing.name, "whole")
+            return found.end
         end = skip_closers(source, found.end)
         follows = text[end : end + 2].lstrip(" ")[:1]
         # Special tokens do not occur in sentences.
@@ -294,6 +359,15 @@ class _RecoveryScan:
         self._record_section(found, end, mentioned=plain and follows.isalpha() and not apart)
         return end
 
+    def _has_swallowed_key(self, call: RecoveredCall) -> bool:
+        """Whether a value may contain a parameter that the call lacks."""
+        if not call.value_ends or not isinstance(call.arguments, dict):
+            return False
+        shape = tool_shape(self._source.tools.find(call.name))
+        missing = shape.properties.keys() - call.arguments.keys()
+        self._source.spend_fuel((call.end - call.start) * len(missing))
+        return has_swallowed_key(call.arguments, missing, call.value_ends)
+
     def _record_section(self, found: CallSection, end: int, *, mentioned: bool = False) -> None:
         calls = tuple(msgspec.structs.replace(call, dialect=found.row) for call in found.calls)
         self._segments.skip(found.start, end)
@@ -303,6 +377,9 @@ class _RecoveryScan:
         mixed = not known and bool(self._first_known_tool(calls))
         spare = mixed or has_spare_closer(self._source, found)
         self._call_count += len(calls)
+        if closed and self._pieces.repeats_unclosed(found.start, calls):
+            # The model began the same call again, so it is meant once.
+            self._pieces.sections.pop()
         self._pieces.sections.append(
             TakenSection(found.start, end, calls, mentioned, closed, spare, known)
         )
@@ -364,6 +441,7 @@ class _RecoveryScan:
             self._next_line = after
             if opener.kind == "final":
                 # The final answer contains no calls, only quotations.
+                self._pieces.has_recipient = True
                 self._protected_end = after = len(self._text)
         return after
 
@@ -371,6 +449,7 @@ class _RecoveryScan:
         """Skip what is marked as the answer: it contains no calls, only quotations."""
         if self._source.skip_blanks(self._pieces.end) != place:
             return after
+        self._pieces.has_recipient = True
         stop = self._source.find(opener.required_closer, after)
         self._protected_end = stop if stop >= 0 else len(self._text)
         return self._protected_end
@@ -393,9 +472,14 @@ class _RecoveryScan:
                 self._pieces.remove(place, at)
                 return at
             return self._try_call(place, after, lambda: parse_harmony_call(source, place))
+        header, body = source.text[place : frame.body_start], source.text[frame.body_start : end]
+        named = next((name for name in source.tools.specs if name in header), "")
+        if named and body.lstrip().startswith("{"):
+            self._pieces.record_skipped(place, "it has no recipient", named, "whole")
         closed = skip_closers(source, end)
         if frame.is_reasoning:
             own = frame.recipient != "self"
+            self._pieces.has_recipient = self._pieces.has_recipient or not own
             self._pieces.add_reasoning(
                 ReasoningBlock(place, frame.body_start, end, closed, may_hold_call=own)
             )
@@ -404,6 +488,7 @@ class _RecoveryScan:
         self._pieces.remove(end, closed)
         if frame.is_answer:
             # A message to the user contains no calls, only quotations.
+            self._pieces.has_recipient = True
             self._protected_end = end
             return closed
         return frame.body_start

@@ -205,6 +205,7 @@ class Extraction:
         self.sections: list[TakenSection] = []
         self.reasoning_blocks: list[ReasoningBlock] = []
         self.skipped: list[SkippedCandidate] = []
+        self.has_recipient = False
 
     @property
     def end(self) -> int:
@@ -249,6 +250,23 @@ class Extraction:
             self.sections.insert(0, msgspec.structs.replace(draft, calls=tuple(calls)))
             stop = draft.start
         self.reasoning_blocks[-1] = ReasoningBlock(last.start, last.inside, stop, last.end)
+
+    def claim_drafts(self, drafts: list[TakenSection]) -> None:
+        """Record the call that ends the reasoning of a reply whose text has none."""
+        last = self.reasoning_blocks[-1]
+        if drafts and not self._text[drafts[-1].end : last.stop].strip():
+            reason = "it ends the reasoning, and text follows"
+            self.record_skipped(drafts[-1].start, reason, drafts[-1].calls[-1].name, "last_words")
+
+    def repeats_unclosed(self, start: int, calls: tuple[RecoveredCall, ...]) -> bool:
+        """Whether the last section lacks its closing mark and has the same calls."""
+        if not self.sections or self.sections[-1].is_closed:
+            return False
+        last = self.sections[-1]
+        began = self._text[last.start : last.end].strip()
+        same = [call.arguments for call in calls] == [call.arguments for call in last.calls]
+        follows = self._text.startswith(began, start)
+        return same and follows and not self._text[last.end : start].strip()
 
     def is_all_reasoning(self) -> bool:
         """Whether the text is only reasoning that may end with a call."""
@@ -331,6 +349,7 @@ class Extraction:
             call_texts=tuple(words for taken in self.sections for words in self._call_texts(taken)),
             has_trailing_text=self._has_trailing_text(),
             may_end_early=self._may_end_early(),
+            has_recipient=self.has_recipient,
         )
 
 

@@ -23,6 +23,8 @@ The purpose of each list, the modules that use it, and the effect of a wrong ent
         Separate name, id, and object. All must be in SEPARATORS, else the name ends early.
     STRONG_ROWS (named_calls)
         Rows with unique marks: unknown tools are reported. Other rows require a known tool.
+    REACT_MARKS (call_bodies, marks)
+        Enclose the name of a ReAct call; each must begin its line.
     BARE_ROWS, PYTHON_ROWS (named_calls, call_bodies)
         Rows with unquoted text or Python calls. A wrong entry turns text to arguments.
     ROWS, DEFAULT_ROWS (call_bodies)
@@ -84,6 +86,18 @@ class TagStyle(msgspec.Struct, frozen=True):
     # Whether the format adds a line break before and after each value.
     has_line_breaks: bool = False
 
+    @property
+    def value_ends(self) -> tuple[str, ...]:
+        """The marks after which a value may have ended."""
+        return self.parameter_end + self.parameter
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """All marks of a call."""
+        tags = (*self.call, *self.call_end, *self.parameter, *self.parameter_end, *self.stray)
+        ends = () if self.tag_end == ">" else (self.tag_end,)
+        return (*tags, *ends, "<arg_value") if self.row == "C9" else (*tags, *ends)
+
 
 LEAD = "]<]minimax[>["
 DSML = "DSML"
@@ -95,8 +109,8 @@ QUOTATION_MARKS = ('"', "'", "“", "‘", "«", "„")
 ANTML = "antml:"
 
 # The keys of a call as one JSON object, and the keys allowed beside a name without arguments.
-NAME_KEYS = ("name", "tool_name", "function", "tool", "call", "_name")
-ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input")
+NAME_KEYS = ("name", "tool_name", "function", "tool", "call", "action", "_name")
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
 ID_KEYS = ("id", "tool_call_id", "call_id")
 LIST_KEYS = ("tool_calls", "toolCalls", "calls")
 METADATA_KEYS = frozenset({*ID_KEYS, "type", "index"})
@@ -124,6 +138,7 @@ OPENERS = (
     Opener("<|tools_prefix|>", "A10"),
     Opener("<|START_ACTION|>", "A11"),
     Opener("Action:", "A12", weak=True),
+    Opener("Action Input:", "B13", kind="back"),
     Opener("<|action_start|>", "A13"),
     Opener("<|plugin|>", "A13"),
     Opener("<|message_sep|>", "A14"),
@@ -251,6 +266,8 @@ PYTHON_ROWS = frozenset({"A9", "C4", "D2", "D3", "D6"})
 # Between the pieces of a header: the name follows the first two, an id the third.
 NAME_MARKS = ("<|tool_call:name|>", "<｜tool▁sep｜>")
 ID_MARK = "[CALL_ID]"
+# Before the name and before the object of a call in the ReAct format.
+REACT_MARKS = ("Action:", "Action Input:")
 ARGUMENTS_MARK = "[ARGS]"
 SEPARATORS = (
     *NAME_MARKS,
@@ -261,6 +278,7 @@ SEPARATORS = (
     "<|constrain|>",
     "<|channel|>",
     "<|message|>",
+    REACT_MARKS[1],
 )
 
 # End a call with such a header even if its object is malformed.

@@ -10,7 +10,13 @@ from surecall.parsing.lenient_lexer import MAX_DEPTH
 from surecall.values.text import unescape_html
 from surecall.values.types import JSON, ToolSpec
 from surecall.wire.dialects import spelling
-from surecall.wire.dialects.call_values import convert_text, decode_arguments, parse_value
+from surecall.wire.dialects.call_values import (
+    QUOTES,
+    convert_text,
+    decode_arguments,
+    has_loose_mark,
+    parse_value,
+)
 from surecall.wire.dialects.spelling import LEAD
 from surecall.wire.dialects.text_source import (
     MAX_NAME,
@@ -30,6 +36,8 @@ from surecall.wire.dialects.text_source import (
 
 _ITEM_TAG = "item"
 _CONTAINERS = frozenset({"array", "object"})
+# What ends a value in a tag named after its parameter.
+CHILD_ENDS = ("</",)
 
 
 class ChildTag(NamedTuple):
@@ -90,7 +98,10 @@ def _parse_child_tags(
         else:
             stop, at = _child_extent(source, tag.content_start, f"{lead}</{tag.name}>", lead or "<")
             cut = stop == at
-            value = _leaf_value(source.text[tag.content_start : stop], inner)
+            raw = source.text[tag.content_start : stop]
+            if has_loose_mark(raw, CHILD_ENDS) or (lead and raw.endswith(lead)):
+                raise NotACall("a value begins or ends with a mark", stop)
+            value = _leaf_value(raw, inner)
         pairs.append((tag.name, value))
     return _combine_pairs(pairs, shape, at), at, cut
 
@@ -139,6 +150,7 @@ _MAX_PREFIX = 28
 # The fuel for a tag inside a value.
 _TAG_COST = 2_000
 _WRAPPER_KEYS = ("arguments", "input", "parameters", "properties")
+_CALL_ATTRIBUTES = ("", "name", "tool", "id", "index", "type")
 _CDATA = ("<![CDATA[", "]]>")
 _CDATA_SPLIT = "]]]]><![CDATA[>"
 
@@ -157,7 +169,7 @@ def call_tag_at(source: TextSource, at: int) -> tuple[spelling.TagStyle, Opening
     if source.starts_with(spelling.FUNCTION_STYLE.head, at):
         tag = _parse_function_tag(source, at + len(spelling.FUNCTION_STYLE.head[0]))
         return (spelling.FUNCTION_STYLE, tag) if tag else None
-    for style in (*spelling.STYLES, *_invoke_styles(source, at)):
+    for style in (*spelling.STYLES, *invoke_styles(source, at)):
         stem = source.mark_at(style.head, at)
         tag = _parse_tag(source, at + len(stem), style.tag_end) if stem else None
         if tag:
@@ -166,8 +178,13 @@ def call_tag_at(source: TextSource, at: int) -> tuple[spelling.TagStyle, Opening
 
 
 def _parse_function_tag(source: TextSource, at: int) -> OpeningTag | None:
-    name = source.name_at(at)
-    end = source.skip_blanks(at + len(name))
+    quote = source.mark_at(QUOTES, at)
+    name = source.name_at(at + len(quote))
+    end = source.skip_blanks(at + len(quote) + len(name))
+    if quote:
+        if not source.starts_with(quote, end):
+            return None
+        end = source.skip_blanks(end + 1)
     if source.starts_with(">", end):
         return OpeningTag(name, end + 1)
     # Without `>`, a parameter must follow, or an object after a known tool name.
@@ -178,18 +195,27 @@ def _parse_function_tag(source: TextSource, at: int) -> OpeningTag | None:
     return OpeningTag(name, end) if ended else None
 
 
-def _invoke_styles(source: TextSource, at: int) -> Iterator[spelling.TagStyle]:
-    """Yield the tag style of the `<invoke>` at `at`, with its prefix."""
+def invoke_styles(source: TextSource, at: int, tag: str = "<invoke") -> Iterator[spelling.TagStyle]:
+    """Yield the tag style of the `<invoke>` or another tag at `at`, with its prefix."""
     if not source.starts_with("<", at):
         return
     for prefix, row in (spelling.PREFIXES | {dsml_prefix(source.text, at): "C5"}).items():
-        if source.starts_with(f"<{prefix}invoke", at):
+        if source.starts_with(f"<{prefix}{tag[1:]}", at):
             marks = dict.fromkeys((prefix, prefix.strip(), ""))
+            ends = marks if prefix.strip() else {**marks, **_dsml_closer_prefix(source, at)}
             call = tuple(f"<{mark}invoke" for mark in marks)
-            call_end = tuple(f"</{mark}invoke" for mark in marks)
+            call_end = tuple(f"</{mark}invoke" for mark in ends)
             parameter = tuple(f"<{mark}parameter" for mark in marks)
-            parameter_end = tuple(f"</{mark}parameter" for mark in marks)
+            parameter_end = tuple(f"</{mark}parameter" for mark in ends)
             yield spelling.TagStyle(row, call, call, call_end, parameter, parameter_end)
+
+
+def _dsml_closer_prefix(source: TextSource, at: int) -> dict[str, None]:
+    """Return the DSML mark of the next closing tag that has one: it may close a plain tag."""
+    place = source.find(spelling.DSML, at)
+    tag = source.text.rfind("</", max(at, place - _MAX_PREFIX), max(place, at))
+    prefix = dsml_prefix(source.text, tag) if tag >= 0 else spelling.DSML
+    return {} if prefix == spelling.DSML else {prefix: None}
 
 
 def dsml_prefix(text: str, at: int) -> str:
@@ -207,7 +233,11 @@ def _parse_tag(source: TextSource, at: int, tag_end: str) -> OpeningTag | None:
     inside = source.text[at : max(at, end)]
     if end < 0 or "<" in inside:
         return None
-    pairs = dict(_parse_attributes(inside.removesuffix("/")))
+    if any(inside.count(quote) % 2 for quote in QUOTES):
+        return None
+    pairs = dict(_parse_attributes(inside.removesuffix("/").rstrip()))
+    if "" in pairs.values():
+        return None
     if tag_end != ">":
         pairs = {key: unescape_html(value) for key, value in pairs.items()}
     # A stem may include the word `name` or `=`.
@@ -224,6 +254,8 @@ def _parse_attributes(inside: str) -> Iterator[tuple[str, str]]:
         value, _, after = rest[len(quote) :].partition(quote or " ")
         yield key.strip(), value.strip()
         key, equals, rest = after.partition("=")
+    if key.strip():
+        yield key.strip(), ""
 
 
 def parse_tagged_call(
@@ -235,33 +267,47 @@ def parse_tagged_call(
     spec = source.tools.find(tag.name)
     arguments: JSON | str = {}
     at, end, cut, made_of = source.skip_blanks(tag.end), tag.end, False, style.row
-    repaired = False
+    repaired, ends = False, style.value_ends
     child = child_tag_at(source, at)
     if tag.is_self_closing:
-        pass
+        arguments = _attribute_arguments(tag, tool_shape(spec))
     elif source.starts_with("{", at):
         value = parse_value(source, at)
         if value.is_truncated and source.text[tag.end - 1] != style.tag_end[-1]:
             raise NotACall("neither the tag nor the object ends", value.end)
-        arguments, cut, repaired, made_of = (
+        arguments, cut, repaired, ends, made_of = (
             value.arguments,
             value.is_truncated,
             value.was_repaired,
+            value.value_ends,
             "json",
         )
         end = _skip_call_end(source, value.end, style)
     elif child and not source.starts_with((*style.parameter, *style.parameter_end), at):
         arguments, end, cut = parse_children(source, at, child.lead, tool_shape(spec))
         end, made_of = _skip_call_end(source, skip_lead(source, end), style), "tags"
+        ends = CHILD_ENDS
     else:
         arguments, end, cut = ParameterParser(source, style, spec).parse(at)
     name = spec.name if spec else tag.name
     call_id = tag.attributes.get("id")
-    return RecoveredCall(name, arguments, start, end, call_id, cut, was_repaired=repaired), made_of
+    call = RecoveredCall(
+        name, arguments, start, end, call_id, cut, was_repaired=repaired, value_ends=ends
+    )
+    return call, made_of
+
+
+def _attribute_arguments(tag: OpeningTag, shape: SchemaShape) -> JSON:
+    """Return the attributes of a tag that closes itself, other than those of every call."""
+    given = {key: value for key, value in tag.attributes.items() if key not in _CALL_ATTRIBUTES}
+    if not given.keys() <= shape.properties.keys():
+        raise NotACall("an attribute is not declared", tag.end)
+    return {key: convert_text(value, shape.properties[key]) for key, value in given.items()}
 
 
 def _skip_call_end(source: TextSource, at: int, style: spelling.TagStyle) -> int:
-    after = source.skip_blanks(at)
+    # A quotation mark may be left of arguments that were written as text.
+    after = source.skip_blanks(at + len(source.mark_at(QUOTES, at)))
     return _tag_end(source, after, style) if source.starts_with(style.call_end, after) else at
 
 
@@ -285,6 +331,8 @@ def parameter_style_at(source: TextSource, at: int) -> spelling.TagStyle | None:
         at,
     ) or _is_misplaced_key(source, at):
         return spelling.KEY_VALUE_STYLE
+    if source.starts_with("<parameter name=", at):
+        return next(invoke_styles(source, at, "<parameter"))
     stray = (
         source.skip_blanks(at + len("</parameter>"))
         if source.starts_with("</parameter>", at)
@@ -325,7 +373,7 @@ class ParameterParser:
                 and not self._values
                 and _is_misplaced_key(source, after)
             )
-            if source.starts_with(style.parameter, after) or misplaced:
+            if source.starts_with(style.parameter, after) or misplaced or self._is_bare_key(after):
                 at, cut = self._parse_parameter(after)
             elif source.starts_with((*style.parameter_end, *style.stray), after):
                 at = _tag_end(source, after, style)
@@ -339,6 +387,14 @@ class ParameterParser:
             if not cut and not source.starts_with(spelling.CLOSERS, after):
                 raise NotACall("neither parameters nor a closing tag follow", after)
         return self._unwrap_values(), at, cut
+
+    def _is_bare_key(self, at: int) -> bool:
+        """Whether a declared key is here without its opening mark."""
+        if self._style is not spelling.KEY_VALUE_STYLE:
+            return False
+        key = self._source.name_at(at)
+        is_free = key in self._shape.properties and key not in self._values
+        return is_free and self._source.starts_with("</arg_key", at + len(key))
 
     def _unwrap_values(self) -> JSON:
         """Unwrap a single undeclared parameter that contains the declared ones."""
@@ -356,8 +412,11 @@ class ParameterParser:
             return len(self._text), True
         if key in self._values:
             raise NotACall(f"the parameter {key[:40]!r} occurs twice", start)
-        stop, end, cut = self._value_extent(start)
-        self._values[key] = self._typed_value(key, self._text[start:stop], hint)
+        stop, end, cut = self._named_extent(key, start) or self._value_extent(start)
+        raw = self._text[start:stop]
+        if not cut and has_loose_mark(raw, self._style.marks):
+            raise NotACall("a value begins or ends with a mark", stop)
+        self._values[key] = self._typed_value(key, raw, hint)
         return end, cut
 
     def _parse_key(self, at: int) -> tuple[str, str | None, int]:
@@ -377,17 +436,42 @@ class ParameterParser:
         """Parse a key in its own tags up to the value; return no key if they are truncated."""
         source, text = self._source, self._text
         end = text.find("</arg_key", at, at + _MAX_TAG)
+        value = text.find("<arg_value", at, end if end >= 0 else at + _MAX_TAG)
+        end = value if value >= 0 else end
         if end < 0:
             return "", None, len(text)
         key = text[at:end].rpartition(">")[2].strip()
+        if value >= 0 and key not in self._shape.properties:
+            raise NotACall("a key does not end", at)
         after = end
         while source.starts_with("</arg_key", after):
             after = source.skip_blanks(_tag_end(source, after, spelling.KEY_VALUE_STYLE))
         if after >= len(text):
             return "", None, after
+        if key and self._starts_value(after):
+            return key, None, after
         if not key or not source.starts_with("<arg_value", after):
             raise NotACall("a key has no value", after)
         return key, None, _tag_end(source, after, spelling.KEY_VALUE_STYLE)
+
+    def _named_extent(self, key: str, start: int) -> tuple[int, int, bool] | None:
+        """Return the extent of a value whose closing tag is named after its parameter."""
+        source, closer = self._source, f"</{key}>"
+        stop = source.find(closer, start)
+        at = source.skip_blanks(stop + len(closer))
+        style = self._style
+        follows = source.starts_with((*style.parameter, *style.call_end), at)
+        own = source.find_first(style.parameter_end, start)
+        if stop < 0 or not follows or 0 <= own < at:
+            return None
+        if self._text.find(f"<{key}", start, stop) >= 0:
+            raise NotACall("a closing tag may belong to the value", stop)
+        return stop, stop + len(closer), False
+
+    def _starts_value(self, at: int) -> bool:
+        """Whether a value without its opening mark ends before any other mark."""
+        close = self._source.find("</arg_value", at)
+        return 0 <= close == self._text.find("<", at, close + 1) and self._text[at].isalnum()
 
     def _value_extent(self, start: int) -> tuple[int, int, bool]:
         """Return the end of a value, where to continue, and whether the text ended first."""
@@ -405,7 +489,8 @@ class ParameterParser:
                     return own, at, False
                 last = own
             elif self._lacks_closing_tag(other):
-                if last < 0 and not source.starts_with(style.call_end, other) and own >= 0:
+                is_key = not source.starts_with(style.call_end, other)
+                if last < 0 and is_key and own >= 0 and not self._is_required_key(other):
                     # The tag may be part of the value.
                     raise NotACall("a parameter does not end", other)
                 return (last if last >= 0 else other), other, False
@@ -419,7 +504,13 @@ class ParameterParser:
         follows = (*style.parameter, *style.call_end, *style.call, *spelling.CLOSERS)
         if source.starts_with(style.parameter_end, after):
             return False
+        if self._is_bare_key(after):
+            return True
         return after >= len(self._text) or source.starts_with(follows, after)
+
+    def _is_required_key(self, at: int) -> bool:
+        """Whether the call would lack a required key if the tag at `at` were part of a value."""
+        return self._parse_key(at)[0] in self._shape.required
 
     def _lacks_closing_tag(self, at: int) -> bool:
         """Whether a tag before the value's closing tag belongs to the call."""

@@ -52,6 +52,7 @@ class KnownTools:
             plain,
             plain.removesuffix(".call"),
             plain.removesuffix("json"),
+            plain.rpartition(":")[2],
             doubled,
         ):
             for spelling in spellings(name):
@@ -59,6 +60,15 @@ class KnownTools:
                     return self.specs[spelling]
         close = self._folded.get(fold_name(plain), ())
         return close[0] if len(close) == 1 else None
+
+    def find_with_key(self, joined: str) -> ToolSpec | None:
+        """Return the tool whose name and one of its keys make up `joined`, if there is one."""
+        fitting = [
+            tool
+            for name, tool in self.specs.items()
+            if joined.startswith(name) and joined[len(name) :] in tool_shape(tool).properties
+        ]
+        return fitting[0] if len(fitting) == 1 else None
 
     def find_by_keys(self, keys: Iterable[str]) -> ToolSpec | None:
         """Return the tool that accepts these arguments, if there is exactly one."""
@@ -204,7 +214,8 @@ _SNIPPET_LENGTH = 60
 class RecoveredCall(msgspec.Struct, frozen=True):
     """One recovered call. `arguments` is raw text if it could not be parsed.
 
-    `was_repaired` means that a missing closing bracket was added.
+    `was_repaired` means that a missing closing bracket was added. `value_ends` are the marks that
+    may have ended a value earlier, if values are not escaped.
     """
 
     name: str
@@ -216,6 +227,7 @@ class RecoveredCall(msgspec.Struct, frozen=True):
     dialect: str = ""
     in_reasoning: bool = False
     was_repaired: bool = False
+    value_ends: tuple[str, ...] = ()
 
     @property
     def grammar(self) -> str:
@@ -242,7 +254,8 @@ class RecoveredText(msgspec.Struct, frozen=True):
 
     `unextracted` is the text including its calls. `call_texts` has the text of each call.
     `has_trailing_text` means that text follows the last call, `may_end_early` that a call may have
-    ended too early, for example because a closing mark is left over.
+    ended too early, for example because a closing mark is left over. `has_recipient` means that
+    marks address the text to the user or to the model itself.
     """
 
     text: str
@@ -253,6 +266,7 @@ class RecoveredText(msgspec.Struct, frozen=True):
     call_texts: tuple[str, ...] = ()
     has_trailing_text: bool = False
     may_end_early: bool = False
+    has_recipient: bool = False
 
 
 class CallSection(msgspec.Struct, frozen=True):
@@ -266,13 +280,16 @@ class CallSection(msgspec.Struct, frozen=True):
 
 
 class NotACall(Exception):  # a result, not an error
-    """Raised if no call follows an opener; `at` is the place up to which it was parsed.
+    """Raised if no call of `tool` follows; `at` is the place up to which the text was parsed.
 
     If the text names a tool, it is an ambiguous call, unless it `has_other_meaning`.
     """
 
-    def __init__(self, reason: str, at: int, *, has_other_meaning: bool = False) -> None:
+    def __init__(
+        self, reason: str, at: int, *, has_other_meaning: bool = False, tool: str = ""
+    ) -> None:
         super().__init__(reason)
+        self.tool = tool
         self.reason = reason
         self.at = at
         self.has_other_meaning = has_other_meaning

@@ -11,8 +11,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import msgspec
+
 from surecall.values.text import escape_html
-from surecall.values.types import ToolCall
+from surecall.values.types import JSON, ToolCall
 from surecall.wire.dialects.spelling import ANTML, LEAD
 
 Writer: TypeAlias = Callable[[Sequence[ToolCall], str], str]
@@ -302,6 +304,7 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         ),
         "B11": _name_first_writer("<tool_call>", "\n", "</tool_call>"),
         "B12": _name_first_writer("«call ", " ", "»"),
+        "B13": _name_first_writer("Action: ", "\nAction Input: ", ""),
         "C1": _block_writer("<tool_call>\n", _function_tags, "\n</tool_call>"),
         "C2": _block_writer("<seed:tool_call>\n", _function_tags, "\n</seed:tool_call>"),
         "C3": _section_writer(
@@ -367,3 +370,114 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
 )
 # Rows without a mark or with a weak one; parsed only if weak marks are enabled.
 WEAK_ROWS = frozenset({"A12", "A17", "A18", "A19", "B8", "B12", "C13", "D1"})
+
+
+# The inverse for a dialect without a row: its marks, from texts that a chat template rendered.
+
+SAMPLE_NAME = "qqtoolqq"
+SAMPLE_KEYS = ("qqkeyqq", "qqotherqq")
+SAMPLE_VALUES = ("qqvalueqq", "qqsecondqq")
+SAMPLE_TEXT = "qqsaidqq"
+
+
+class TemplateDialect(msgspec.Struct, frozen=True):
+    """What a template writes around a call, and between two."""
+
+    grammar: str
+    opener: str
+    before_arguments: str
+    closer: str
+    between: str
+    call: str
+    two_calls: str
+
+
+def dialect_of_renderings(plain: str, one: str, two: str) -> TemplateDialect:
+    """Build the dialect from the renderings of no call, one call, and two calls."""
+    call, tail = _between_ends(one, plain.partition(SAMPLE_TEXT))
+    start, value = call.index(SAMPLE_NAME), call.rindex(SAMPLE_VALUES[0])
+    head, rest = call[:start], call[value + len(SAMPLE_VALUES[0]) :]
+    middle = (
+        call[start + len(SAMPLE_NAME) : call.index(SAMPLE_KEYS[0])]
+        if SAMPLE_KEYS[0] in call
+        else ""
+    )
+    grammar = _grammar_of(head, middle)
+    if grammar == "A":
+        opener, closer = head[: _object_start(head)], rest[rest.rfind("}") + 1 :]
+    elif grammar == "B":
+        opener, closer = head, rest[rest.rfind("}") + 1 :]
+    else:
+        opener, closer = head, rest
+    body = call[len(opener) : len(call) - len(closer)]
+    second = two.removesuffix(tail)[max(two.find(opener + body), 0) :]
+    at, last = second.find(body), second.rfind(body)
+    between = second[at + len(body) : last].removeprefix(closer).removesuffix(opener)
+    return TemplateDialect(
+        grammar,
+        opener,
+        middle,
+        closer,
+        between if at < last else "",
+        call,
+        second,
+    )
+
+
+def _between_ends(one: str, parts: tuple[str, str, str]) -> tuple[str, str]:
+    """Return the text of a call, without what a plain answer has around it, and what follows."""
+    before, _, after = parts
+    start = _common_length(one, before)
+    end = len(one) - one.rindex(SAMPLE_VALUES[0]) - len(SAMPLE_VALUES[0])
+    length = min(_common_length(one[::-1], after[::-1]), end)
+    return one[start : len(one) - length], one[len(one) - length :]
+
+
+def _common_length(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their start."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _grammar_of(head: str, middle: str) -> str:
+    """Return the letter of the grammar, from what stands before a name and before its key."""
+    if head.rstrip("\"' ").endswith(":") and "{" in head:
+        return "A"
+    if middle.lstrip().startswith("("):
+        return "D"
+    return "B" if "{" in middle else "C"
+
+
+def _object_start(head: str) -> int:
+    """Return where the object or the list begins that contains the name."""
+    at = head.rfind("{")
+    listed = head[:at].rstrip()
+    return len(listed) - 1 if listed.endswith("[") else at
+
+
+def corpus_cases(found: TemplateDialect, row: str) -> list[JSON]:
+    """Return five cases of the dialect: one, two, with text around, cut off, closer in a value."""
+    arguments = {SAMPLE_KEYS[0]: SAMPLE_VALUES[0]}
+    call: JSON = {"name": SAMPLE_NAME, "arguments": arguments}
+    inside = f"a {found.closer.strip()}b"
+    cut = found.call[: found.call.rindex(SAMPLE_VALUES[0]) + len(SAMPLE_VALUES[0])]
+    held = found.call.replace(SAMPLE_VALUES[0], inside)
+    texts: list[tuple[str, str, list[JSON], str]] = [
+        ("plain", found.call, [call], ""),
+        ("two calls", found.two_calls, [call] * found.two_calls.count(SAMPLE_VALUES[0]), ""),
+        ("text around", f"First.\n{found.call}\n\nThen.", [call], "First.|Then."),
+        ("truncated", cut, [call], ""),
+        ("closer inside", held, [call | {"arguments": {SAMPLE_KEYS[0]: inside}}], ""),
+    ]
+    return [
+        {
+            "row": row,
+            "kind": kind,
+            "weak": False,
+            "text": text,
+            "calls": calls,
+            "truncated": kind == "truncated",
+            "rest": rest,
+        }
+        for kind, text, calls, rest in texts
+    ]
