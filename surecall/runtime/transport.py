@@ -9,22 +9,21 @@ Bodies are chat completions. For an endpoint with the Responses or the Messages 
 answers are translated here, and errors pass unchanged.
 
 It does not retry, follow redirects, or interpret a status. Its errors and `repr` never
-contain a key. `aiohttp` and `asyncio` are imported inside functions, so that importing this module
-is cheap.
+contain a key. `aiohttp`, `asyncio`, and the translators are imported inside functions, so that
+importing this module is cheap.
 """
 
 import io
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult
-
-import msgspec
 
 from surecall.runtime.learned_lessons import LessonBook, lesson_store
 from surecall.settings.capabilities import provider_for_url
 from surecall.settings.connection import (
     AUTO_API,
+    CHAT_API,
     CHAT_COMPLETIONS_PATH,
     DEFAULT_LIMITS,
     MESSAGES_API,
@@ -43,17 +42,7 @@ from surecall.settings.connection import (
 from surecall.settings.providers import api_for_request, upstream_api, upstream_api_rules
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import HttpResponse, Secret
-from surecall.wire.apis.adapter import InvalidRequest
-from surecall.wire.apis.messages_upstream import MessagesUpstream
-from surecall.wire.apis.native_turns import (
-    ChatStream,
-    NativeApi,
-    decode_native_response,
-    encode_native_request,
-    refusal_answer,
-    without_native_turns,
-)
-from surecall.wire.apis.responses_upstream import ResponsesUpstream
+from surecall.wire.provider_state import NATIVE_TURN
 
 # Network failures as faults.
 #
@@ -184,6 +173,8 @@ if TYPE_CHECKING:
 
     import aiohttp
 
+    from surecall.wire.apis.native_turns import NativeApi
+
 _LARGE_BODY = 1024 * 1024
 _LINGER_S = 0.1
 # Headers without secrets; redacting their values would remove ordinary words from answers.
@@ -199,23 +190,18 @@ _HEADERS = {
 }
 
 
-_NATIVE_APIS: Final[dict[str, NativeApi]] = {
-    each.name: each for each in (ResponsesUpstream(), MessagesUpstream())
-}
+_NATIVE_MARK: Final = NATIVE_TURN.encode()
 _ANTHROPIC, _ANTHROPIC_VERSION = "anthropic", "2023-06-01"
-# Translating more than this takes milliseconds, so it is done in a thread.
-_LARGE_TRANSLATION: Final = 128 * 1024
 _SUCCESS: Final = range(200, 300)
 
 
-async def _run_translation(
-    work: Callable[[NativeApi, bytes], bytes], api: NativeApi, data: bytes
-) -> bytes:
-    if len(data) <= _LARGE_TRANSLATION:
-        return work(api, data)
-    import asyncio  # noqa: PLC0415 - see the module's first lines
+def _without_native_turns(body: bytes) -> bytes:
+    """Return a chat request without saved turns of other APIs."""
+    if _NATIVE_MARK not in body:
+        return body
+    from surecall.wire.apis.native_turns import without_native_turns  # noqa: PLC0415
 
-    return await asyncio.to_thread(work, api, data)
+    return without_native_turns(body)
 
 
 class Client(Protocol):
@@ -338,26 +324,29 @@ class OpenAICompatible:
             return self.api
         return upstream_api(self._api_rules, "", has_tools=False)
 
-    def native_api(self, body: bytes) -> NativeApi | None:
+    def native_api(self, body: bytes) -> "NativeApi | None":
         """Return the API for a chat request; None if it goes to chat completions."""
-        if self.api != AUTO_API:
-            return _NATIVE_APIS.get(self.api)
-        return _NATIVE_APIS.get(api_for_request(self._api_rules, self.lessons, body))
+        name = self.api
+        if name == AUTO_API:
+            name = api_for_request(self._api_rules, self.lessons, body)
+        if name == CHAT_API:
+            return None
+        from surecall.runtime.native_apis import NATIVE_APIS  # noqa: PLC0415
+
+        return NATIVE_APIS[name]
 
     async def send(self, body: bytes) -> HttpResponse:
         """Post one chat completion request and return the answer, whatever its status."""
         api = self.native_api(body)
         if api is None:
-            return await self._fetch("POST", self._url, without_native_turns(body))
-        try:
-            data = await _run_translation(encode_native_request, api, body)
-        except InvalidRequest as problem:
-            return refusal_answer(problem)
+            return await self._fetch("POST", self._url, _without_native_turns(body))
+        from surecall.runtime.native_apis import decode_answer, encode_request  # noqa: PLC0415
+
+        data = await encode_request(api, body)
+        if isinstance(data, HttpResponse):
+            return data
         answer = await self._fetch("POST", self.url(api.path), data, self._native_headers(api.name))
-        if answer.status not in _SUCCESS:
-            return answer
-        translated = await _run_translation(decode_native_response, api, answer.body)
-        return msgspec.structs.replace(answer, body=translated)
+        return await decode_answer(api, answer) if answer.status in _SUCCESS else answer
 
     async def models(self) -> HttpResponse:
         """Request the list of models and return the answer, whatever its status."""
@@ -450,24 +439,25 @@ class OpenAICompatible:
         """Post one request and yield the answer as it arrives."""
         api = self.native_api(body)
         url, headers = self._url, None
+        data: bytes | HttpResponse = b""
         if api is None:
-            data = without_native_turns(body)
+            data = _without_native_turns(body)
         else:
-            try:
-                data = await _run_translation(encode_native_request, api, body)
-            except InvalidRequest as problem:
-                refused = refusal_answer(problem)
-                yield Incoming(refused.status, refused.headers, _one_chunk(refused.body))
-                return
+            from surecall.runtime.native_apis import encode_request  # noqa: PLC0415
+
+            data = await encode_request(api, body)
             url, headers = self.url(api.path), self._native_headers(api.name)
+        if isinstance(data, HttpResponse):
+            yield Incoming(data.status, data.headers, _one_chunk(data.body))
+            return
         async with self:
             response = await self._send_request("POST", url, data, headers)
             try:
                 chunks = self._chunks(response.content)
                 if api is not None and response.status in _SUCCESS:
-                    chunks = _translate_chunks(
-                        ChatStream(api, self.limits.max_response_bytes), chunks
-                    )
+                    from surecall.runtime.native_apis import translate_chunks  # noqa: PLC0415
+
+                    chunks = translate_chunks(api, chunks, self.limits.max_response_bytes)
                 yield Incoming(response.status, _plain_headers(response.headers), chunks)
                 await _drain(response.content)
             finally:
@@ -536,16 +526,6 @@ class OpenAICompatible:
 
 async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:
     yield data
-
-
-async def _translate_chunks(
-    stream: ChatStream, chunks: AsyncIterator[bytes]
-) -> AsyncIterator[bytes]:
-    async for chunk in chunks:
-        if data := stream.feed(chunk):
-            yield data
-    if data := stream.close():
-        yield data
 
 
 async def _drain(content: "aiohttp.StreamReader") -> None:
