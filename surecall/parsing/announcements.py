@@ -153,30 +153,33 @@ def _fold(sentence: str) -> str:
 
 def _is_conditional(folded: str) -> bool:
     """Whether a sentence asks for something, sets a condition, or refuses."""
-    if any(words in folded for words in _WIDE_VETOES):
+    if not folded.isascii() and any(words in folded for words in _WIDE_VETOES):
         return not any(words in folded for words in _WAITS)
     padded = f" {folded}"
     clauses = padded.replace(",", ", ").split(",")
-    return any(words in padded for words in _VETOES) or any(
+    vetoes = _ASCII_VETOES if padded.isascii() else _VETOES
+    return any(words in padded for words in vetoes) or any(
         clause.lstrip().startswith(_VETO_STARTS) for clause in clauses
     )
 
 
 def _asks_to_wait(folded: str) -> bool:
-    return folded.startswith(_WAIT_STARTS) or any(words in folded for words in _WAITS)
+    is_wide = not folded.isascii()
+    return folded.startswith(_WAIT_STARTS) or (is_wide and any(each in folded for each in _WAITS))
 
 
 def _is_announcing(folded: str, *, is_short: bool) -> bool:
     """Whether a sentence says what its speaker does next."""
     words = folded.rstrip(".!。！…: ")
-    if any("\u3040" <= char <= "\u30ff" for char in words):
-        return _is_japanese_announcement(words, is_short=is_short)
-    if any("\uac00" <= char <= "\ud7a3" for char in words):
-        return _is_korean_announcement(words)
-    if any("\u4e00" <= char <= "\u9fff" for char in words):
-        return _is_chinese_announcement(words)
-    is_finite = any(f" {verb} " in folded for verb in _FINITE_VERBS)
-    is_ongoing = not is_finite and (folded.endswith(_ELLIPSES) or " now" in words)
+    if not words.isascii():
+        if any("\u3040" <= char <= "\u30ff" for char in words):
+            return _is_japanese_announcement(words, is_short=is_short)
+        if any("\uac00" <= char <= "\ud7a3" for char in words):
+            return _is_korean_announcement(words)
+        if any("\u4e00" <= char <= "\u9fff" for char in words):
+            return _is_chinese_announcement(words)
+    is_open = folded.endswith(_ELLIPSES) or " now" in words
+    is_ongoing = is_open and not any(f" {verb} " in folded for verb in _FINITE_VERBS)
     clauses = words.replace(";", ",").replace(":", ",").replace(" – ", ",").replace(" — ", ",")
     return any(_is_announcing_clause(each, is_ongoing=is_ongoing) for each in clauses.split(","))
 
@@ -508,6 +511,7 @@ _VETOES: Final = (
     *(" если ", " как только", " когда ", " скажите", " уточните", " сообщите", " укажите"),
     *(" напишите", " могу ", " не ", " можете", " скажи "),
 )
+_ASCII_VETOES: Final = tuple(each for each in _VETOES if each.isascii())
 _VETO_STARTS: Final = (
     *("if ", "once ", "when ", "whenever ", "unless ", "should you ", "after you ", "until "),
     *("could you ", "can you ", "please provide", "please tell", "please confirm", "please send"),

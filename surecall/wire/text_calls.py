@@ -262,10 +262,7 @@ def _claim_damaged_call(reading: ExtractedCalls, tools: Sequence[ToolSpec]) -> E
     It names a known tool and one of its parameters, each with the marks of a call.
     """
     text = trim_edges(reading.text).strip()
-    last = max(map(text[-_MAX_CLOSER:].rfind, _CLOSING_MARKS))
-    is_last = last >= 0 and not any(map(str.isspace, text[-_MAX_CLOSER:][last:]))
-    is_last = is_last or (text.startswith(_FIRST_MARKS) and not text.endswith(_SENTENCE_ENDS))
-    if not is_last or len(text) > MAX_TEXT:
+    if len(text) > MAX_TEXT or not (_ends_with_mark(text) or _begins_with_mark(text)):
         return reading
     value = _json_or_none(text)
     for tool in tools:
@@ -277,6 +274,16 @@ def _claim_damaged_call(reading: ExtractedCalls, tools: Sequence[ToolSpec]) -> E
             claim = AmbiguousCall(tool.name, "whole", alone=place == 0)
             return msgspec.structs.replace(reading, claims=(claim,), apparent=text[place:])
     return reading
+
+
+def _ends_with_mark(text: str) -> bool:
+    """Whether the last word of a text contains a closing mark."""
+    words = text[-_MAX_CLOSER:].rsplit(maxsplit=1)
+    return bool(words) and any(mark in words[-1] for mark in _CLOSING_MARKS)
+
+
+def _begins_with_mark(text: str) -> bool:
+    return text.startswith(_FIRST_MARKS) and not text.endswith(_SENTENCE_ENDS)
 
 
 def _damaged_call_start(text: str, tool: ToolSpec) -> int:

@@ -486,9 +486,7 @@ def cut() -> JSON:
         pytest.param(says(f"{TAGGED} it says."), (TOOL,), "whether it means", id="in doubt"),
         pytest.param(says("<|use|>get_weather{}"), (TOOL,), "whether it means", id="strange"),
         pytest.param(says(NAKED), (TOOL,), "By default, surecall asks", id="bare"),
-        pytest.param(
-            says(f"```\n{NAKED}\n```"), (TOOL,), "By default, surecall treats", id="fence"
-        ),
+        pytest.param(says(f"```\n{NAKED}\n```"), (TOOL,), "By default, surecall asks", id="fence"),
         pytest.param(says(f"Look: {NAKED} so."), (TOOL,), "as the final answer", id="prose"),
         pytest.param(says(NAKED), (), "add --tools", id="bare, tools unknown"),
         pytest.param(says("It is sunny."), (), "replied with text", id="words"),

@@ -24,7 +24,6 @@ from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, failure, says
 from surecall.values.events import TextCallAskedEvent
 from surecall.values.types import JSON, ToolSpec
-from surecall.wire.call_styles import TextCalls
 from surecall.wire.dialects import RecoveredText, recover
 from surecall.wire.text_calls import ECHO_REMOVED, extract_text_calls, is_nameless_call
 from tests.support.spec import proves
@@ -215,7 +214,7 @@ def test_with_calls_off_a_tagged_call_beside_thoughts_stays_text() -> None:
 
 @pytest.mark.parametrize("text", ["<think>Only thoughts", "No marks.", "Say </tool_call>"])
 def test_with_calls_off_nothing_but_thoughts_is_touched(text: str) -> None:
-    assert Weather().run(raw(), says(text)).assistant_text == text
+    assert Weather().run(raw(fix_empty_final=False), says(text)).assistant_text == text
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
@@ -584,70 +583,3 @@ def test_ever_shorter_runs_of_backticks_take_no_longer() -> None:
 
     # Twice as many runs are four times the text.
     assert growth(read_runs, 350) < 2 * LINEAR
-
-
-# Calls whose marks are damaged: the model is asked, unless the text shows them
-
-
-NOTE = ToolSpec(
-    "write_note",
-    "",
-    {
-        "type": "object",
-        "properties": {"title": {"type": "string"}, "body": {"type": "string"}},
-        "required": ["title"],
-    },
-)
-PING = ToolSpec("ping", "", {"type": "object"})
-
-
-@pytest.mark.parametrize("mode", ["marked", "any"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "function=write_note><parameter=title>a</parameter></function>",
-        "<write_note><title>a</title></write_note",
-        '{"": "write_note", "arguments": {"title": "a"}}',
-        '[{"arguments": "write_note", "arguments": {"title": "a"}}]',
-        '{"function": {"": "write_note", "title": "a"}}',
-        '"write_note", "arguments": {"title": "a"}}',
-        '```\n<=write_note>{"title": "a"}</function>\n```',
-        "````tool_code\nprint(default_api.write_note(title='a'))\n```",
-        'Action\n```json\n[{"tool_name": "write_note", "parameters": {"title": "a"}}]\n```',
-        '"«call write_note {"title": "a"}»',
-        '«call write_note "title": "a"}»',
-        "I will check the list now and then write: write_note(title='a')]",
-        "tool_call>ping</tool_call>",
-    ],
-)
-def test_a_damaged_call_is_asked_about(text: str, mode: TextCalls) -> None:
-    found = extract_text_calls({"content": text}, [PING, NOTE], mode)
-
-    assert found.claims
-    assert not found.requested_calls
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Use write_note to write a note.",
-        "The note is written (title: a).",
-        '{"name": "write_note", "description": "Writes."}',
-        '{"notes": ["write_note"]}',
-        '{"write_note": 1}',
-        '{"a": {"title": "a"}, "b": 1}',
-        "> <write_note><title>a</title",
-        "`write_note(title='a'`",
-        "Run `write_note(title='a'`",
-        "'write_note(title=\"a\"]'",
-        "See:\n\n```\nwrite_note(title='a']\n```",
-        "```python\nwrite_note(title='a']\n```",
-        "Text.\n```\na\n```\n> write_note(title='a']",
-        "<write_note><title>a</title is how it is written.",
-        "«write_note(title='a']»",
-    ],
-)
-def test_a_call_that_is_shown_or_only_named_is_not_asked_about(text: str) -> None:
-    found = extract_text_calls({"content": text}, [NOTE], "marked")
-
-    assert not found.claims
