@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.values.types import JSON
+from surecall.wire.chat_format import encode
 from surecall.wire.request_adaptations import (
     CONTENT_ABSENT,
     CONTENT_NULL,
@@ -20,6 +21,7 @@ from surecall.wire.request_adaptations import (
     adapt_request,
     describe_lesson,
     id_codec,
+    is_adaptable,
     is_known_lesson,
     rewrite_message,
     rewrite_tool,
@@ -71,6 +73,16 @@ def test_a_refused_field_is_left_out_of_message_call_and_function() -> None:
         key: RESULT[key] for key in RESULT if key != "name"
     }
     assert rewrite_message(TURN, ["without:name"]) == TURN
+
+
+def test_what_every_call_needs_stays_when_a_message_field_is_refused() -> None:
+    custom = {"id": "c", "type": "custom", "custom": {"name": "t", "input": "x"}}
+    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    message = {"role": "assistant", "id": "m", "name": "n", "tool_calls": [call, custom]}
+
+    for field in ("id", "name"):
+        left = rewrite_message(message, (f"without:{field}",))
+        assert left == {key: message[key] for key in message if key != field}
 
 
 def test_a_refused_part_is_left_out_and_content_is_never_an_empty_list() -> None:
@@ -259,6 +271,40 @@ def test_lessons_change_a_request_alike_in_any_order() -> None:
     lessons = ["bridge:user", "roles:merged", "system:first", "role:system", "parts:text"]
 
     assert adapt_request(body, lessons) == adapt_request(body, lessons[::-1])
+
+
+def test_thinking_is_turned_off_only_where_the_reply_is_not_streamed() -> None:
+    lessons = ("set:enable_thinking:false",)
+
+    assert adapt_request({"enable_thinking": True}, lessons) == {"enable_thinking": False}
+    assert adapt_request({"stream": True}, lessons) == {"stream": True}
+
+
+def test_a_tool_without_parameters_gets_an_empty_object() -> None:
+    body = {"messages": [], "tools": [{"type": "function", "function": {"name": "t"}}]}
+
+    function = adapt_request(body, ("schema:complete",))["tools"][0]["function"]
+    assert function["parameters"] == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"messages": 5},
+        {"messages": [5]},
+        {"messages": [{"role": []}]},
+        {"messages": [{"role": "tool", "tool_call_id": 5}]},
+        {"messages": [{"role": "user", "content": [{"type": []}]}]},
+        {"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]},
+        {"messages": [], "tools": [5]},
+        {"messages": [], "tools": True},
+    ],
+)
+def test_a_request_of_another_form_is_left_alone(damaged: JSON) -> None:
+    data = encode(damaged)
+
+    assert not is_adaptable(damaged)
+    assert adapt_body(data, ("without:x", "name:tool")) is data
 
 
 def test_a_body_without_lessons_keeps_its_bytes() -> None:
