@@ -265,6 +265,7 @@ _EXPECTED: Final = ("expected `", "expected '", 'expected "')
 _CONTEXT_CHARS: Final = 160
 _NOWHERE: Final = 1_000
 _MAX_MENTIONS: Final = 20
+_MAX_REFUSED: Final = 6
 _TOOL_WORDS: Final = ("tool", "function", "schema", "parameters")
 _CONTENT_WORDS: Final = frozenset({"content", "text"})
 _SIGNATURES: Final = frozenset({"signature", "extra_content"})
@@ -275,10 +276,12 @@ _PREFIX_WORDS: Final = ("begins with", "begin with", "starts with", "start with"
 _EMPTY_WORDS: Final = ("empty", "blank", "at least 1", "too short", "whitespace", "min_length")
 _NULL_WORDS: Final = ("null", "nil", "none", "string", "str ", "type", "required", "missing")
 _NINE: Final = 9
-# Codes that any invalid request gets; and names that a rejection suggests.
+# Codes that any invalid request gets, names that a rejection suggests, and the request, if quoted.
 _NOISE: Final = re.compile(
     r"invalid_(?:request|argument|parameter|message|value)\w*|invalid ?(?:parameter|argument)\b"
     r"|did you mean[^?]{0,80}"
+    r"|[\"']messages\\*[\"']: ?\[\s*\{.*",
+    re.DOTALL,
 )
 _QUOTES: Final = frozenset("'\"`[")
 _FIELD_WORDS: Final = ("parameter", "field", "argument", "property", "option", "keyword", "key")
@@ -453,8 +456,10 @@ def _schema_keywords(function: JSON) -> set[str]:
 
 def _refused_names(text: str, names: set[str]) -> Iterator[str]:
     """Yield the names that a rejection is about, in the order in which it mentions them."""
-    refused = ((_first_refused(text, name), name) for name in names)
-    yield from (name for place, name in sorted(refused) if place >= 0)
+    refused = sorted((_first_refused(text, name), name) for name in names)
+    found = [name for place, name in refused if place >= 0]
+    if len(found) <= _MAX_REFUSED:  # more of them are a quotation of the request
+        yield from found
 
 
 def _first_refused(text: str, name: str) -> int:

@@ -10,6 +10,7 @@ tool, `tool` and `tool_outer` are fields beside it, and a number of `tools` mean
 """
 
 import asyncio
+import itertools
 import json
 import random
 import time
@@ -488,3 +489,32 @@ def test_a_refusal_about_something_else_does_not_forget_lessons() -> None:
         assert asyncio.run(work(upstream.url)) == [200, 400, 200]
 
     assert ["seed" in knock.body for knock in upstream.heard] == [True, False, False, False]
+
+
+def test_a_refusal_that_quotes_the_whole_request_teaches_nothing() -> None:
+    body = make_request(NEGATIVE[0])
+    quoted = {"error": {"message": f"Unsupported request: {json.dumps(body)}"}}
+
+    assert learn({"status": 400, "body": quoted}, body) == ()
+
+
+REFUSED_IN_TURN = ["temperature", "seed", "top_p", "stop", "user", "metadata"]
+
+
+@pytest.mark.parametrize("kind", ["always", "in turn", "back and forth"])
+def test_an_upstream_that_refuses_whatever_it_gets_is_asked_four_times_at_most(kind: str) -> None:
+    turns = itertools.count()
+
+    def reply(knock: Knock) -> Reply:
+        sent = [name for name in REFUSED_IN_TURN if name in knock.body]
+        name = {
+            "always": "temperature",
+            "in turn": sent[0] if sent else "model",
+            "back and forth": REFUSED_IN_TURN[next(turns) % 2],
+        }[kind]
+        return 400, {"error": {"message": f"Unsupported parameter: '{name}'"}}
+
+    statuses, count = exchange(make_request(NEGATIVE[0]), reply)
+
+    assert statuses == [400, 400]
+    assert count <= 2 * 4

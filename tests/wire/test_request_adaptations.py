@@ -382,3 +382,35 @@ def test_calls_without_a_signature_get_a_word_in_its_place() -> None:
 )
 def test_a_lesson_is_described_in_words(lesson: str, words: str) -> None:
     assert describe_lesson(lesson) == words
+
+
+KNOWN_LESSONS = (
+    *("without:name", "without:reasoning", "ids:nine", "ids:plain", "content:text"),
+    *("content:filled", "parts:text", "images:user", "images:omitted", "results:text"),
+    *("name:tool", "signature:skip", "role:system", "system:first", "system:user"),
+    *("roles:merged", "bridge:user"),
+)
+
+
+def grown_conversation(turns: int) -> list[JSON]:
+    """Return a conversation of so many turns with calls, results with images, and questions."""
+    messages: list[JSON] = [{"role": "system", "content": "Be kind."}]
+    for turn in range(turns):
+        call = {"id": f"call {turn}", "type": "function", "function": {"name": "t"}}
+        text = {"type": "text", "text": '{"$ref": "#/x"}'}
+        messages += [
+            {"role": "user", "content": [{"type": "text", "text": "Go."}], "name": "ann"},
+            {"role": "user", "content": ""},
+            {"role": "assistant", "content": None, "reasoning": "r", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call {turn}", "content": [text, IMAGE]},
+        ]
+    return messages
+
+
+@pytest.mark.parametrize("lessons", [(each,) for each in KNOWN_LESSONS] + [KNOWN_LESSONS])
+def test_an_adapted_request_begins_with_the_adapted_request_before(lessons: Any) -> None:
+    for turns in range(1, 4):
+        now = adapt_request({"messages": grown_conversation(turns)}, lessons)["messages"]
+        later = adapt_request({"messages": grown_conversation(turns + 1)}, lessons)["messages"]
+
+        assert later[: len(now)] == now
