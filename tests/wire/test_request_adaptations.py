@@ -285,6 +285,16 @@ def test_a_tool_without_parameters_gets_an_empty_object() -> None:
 
     function = adapt_request(body, ("schema:complete",))["tools"][0]["function"]
     assert function["parameters"] == {"type": "object", "properties": {}}
+    assert adapt_request(body, ("schema:kinds",)) == body
+
+
+def test_the_result_of_a_custom_tool_has_no_name() -> None:
+    custom = {"id": "c", "type": "custom", "custom": {"name": "t", "input": "x"}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "ok"}
+    body = {"messages": [{"role": "assistant", "tool_calls": [custom]}, result]}
+
+    assert is_adaptable(body)
+    assert adapt_request(body, ("name:tool",)) == body
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,11 @@ def rewritten(flavor: str, **keywords: Any) -> Any:
         ("typed", {"properties": {"x": {"type": "string"}}}, {"type": "object"}),
         ("typed", {"items": {"type": "string"}}, {"type": "array"}),
         ("typed", {"enum": [True]}, {"type": "boolean"}),
+        (
+            "typed",
+            {"description": "d"},
+            {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]},
+        ),
         ("typed", {"enum": [1, 2]}, {"type": "integer"}),
         ("typed", {"enum": [1, 2.5]}, {"type": "number"}),
         ("typed", {"enum": ["a", 1]}, {"type": "string"}),
@@ -57,6 +62,7 @@ def rewritten(flavor: str, **keywords: Any) -> Any:
         ),
         ("simple", {"type": "string", "pattern": "x", "default": "y"}, {"type": "string"}),
         ("format", {"type": "string", "format": "date"}, {"type": "string"}),
+        ("$ref", {"anyOf": [{"$ref": "#/nowhere"}]}, {"anyOf": [{"type": "object"}]}),
         ("complete", {"type": "array"}, {"type": "array", "items": {}}),
         (
             "complete",
@@ -98,6 +104,7 @@ def test_the_root_of_a_complete_schema_is_an_object(root: JSON) -> None:
     assert complete["type"] == "object"
     assert complete["properties"] == root.get("properties", {})
     assert rewrite_parameters({}, "typed") == {"type": "object"}
+    assert rewrite_parameters({"oneOf": [{}]}, "plain-root") == {"type": "object"}
 
 
 def test_references_are_inlined_and_cycles_end() -> None:
