@@ -566,7 +566,7 @@ REQUEST: JSON = {
         ("'seed' is here", ()),
         ("max_tokens: at most 10", ()),
         ("unsupported: 'stop' 'user' 'seed' 'top_p' 'n' 'metadata' 'store'", ()),
-        ("Unsupported parameter: 'seed' (content_filter)", ()),
+        ("Unsupported parameter: 'seed' was flagged", ()),
     ],
 )
 def test_an_option_is_left_out_only_if_a_refusal_is_about_it(
@@ -605,7 +605,7 @@ def test_the_largest_limit_below_the_given_number_is_kept() -> None:
         ("streaming is not supported with tools", "stream"),
         ("tool_stream is not supported", None),
         ("the upstream is not available", None),
-        ("Unsupported: stream (content_filter)", None),
+        ("Unsupported: stream was flagged", None),
     ],
 )
 def test_a_stream_is_given_up_only_if_a_refusal_is_about_it(

@@ -509,6 +509,17 @@ def test_a_refusal_that_quotes_the_whole_request_teaches_nothing() -> None:
     assert learn({"status": 400, "body": quoted}, body) == ()
 
 
+@pytest.mark.parametrize("name", ["set_api_key", "rate_limit", "guardrail", "content_filter"])
+def test_a_tool_may_be_called_like_another_reason(name: str) -> None:
+    words = (
+        f"Invalid schema for function '{name}': In context=(), object schema missing properties."
+    )
+    body = make_request({"id": "m", "request": {"schema": {"type": "object"}}})
+
+    found = learn({"status": 400, "body": {"error": {"message": words}}}, body)
+    assert found == ("schema:complete",)
+
+
 REFUSED_IN_TURN = ["temperature", "seed", "top_p", "stop", "user", "metadata"]
 
 
