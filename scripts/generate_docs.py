@@ -177,7 +177,7 @@ def refusal_table() -> Iterable[tuple[str, ...]]:
     for row in refusal_rows():
         said = row.examples[0].replace("|", "\\|")
         done = "; ".join(describe_lesson(lesson.format("N")) for lesson in row.lessons)
-        yield f"`` {said} ``", done, ", ".join(row.sources)
+        yield f"`` {said} ``", done or "teaches nothing", ", ".join(row.sources)
 
 
 def known_rows() -> Iterable[tuple[str, ...]]:

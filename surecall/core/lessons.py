@@ -9,8 +9,9 @@ the endpoint and model. `wire.request_adaptations` lists the lessons about the b
 those about how surecall asks for calls change the plan, here.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
 import msgspec
@@ -35,13 +36,14 @@ from surecall.wire.request_adaptations import (
     IDS_PREFIX,
     MAX_TOOLS_PREFIX,
     PLAIN_IDS,
+    RENAME_PREFIX,
     SCHEMA_PREFIX,
     SHORT_IDS,
     SIGNATURE_SKIP,
-    TOOL_NAME,
     WITHOUT_PREFIX,
     adapt_request,
     id_codec,
+    is_adaptable,
 )
 from surecall.wire.schema_flavors import NEEDED_KEYWORDS
 
@@ -73,7 +75,7 @@ def is_refusal(fault: Fault) -> bool:
 
 def lesson_from(fault: Fault, plan: Plan) -> str | None:
     """Return the lesson of a rejection about a plan; None if there is none."""
-    if not is_refusal(fault):
+    if not is_refusal(fault) or not is_about_request(fault):
         return None
     for option in DROPPABLE:
         if option in plan.options and option in fault.message:
@@ -116,9 +118,9 @@ def _hides_tools(plan: Plan) -> bool:
 
 
 def mentions_tool_choice(message: str) -> bool:
-    """Whether an error is about `tool_choice`, spelled with an underscore or a space."""
+    """Whether an error is about `tool_choice`, however it is spelled."""
     text = message.lower()
-    return "tool_choice" in text or "tool choice" in text
+    return any(word in text for word in ("tool_choice", "tool choice", "toolchoice"))
 
 
 def mentions_format(message: str) -> bool:
@@ -238,6 +240,11 @@ _REFUSING: Final = (
     "cannot be used",
     "incompatible",
     "disallow",
+    "not match",
+    "may only be",
+    "非法",
+    "不支持",
+    "无效",
 )
 _DEMANDING: Final = (
     "missing",
@@ -256,6 +263,9 @@ _DEMANDING: Final = (
 _EXPECTED: Final = ("expected `", "expected '", 'expected "')
 # How far from the name of a field a word such as "unsupported" may stand, in characters.
 _CONTEXT_CHARS: Final = 160
+_NOWHERE: Final = 1_000
+_MAX_MENTIONS: Final = 20
+_MAX_REFUSED: Final = 6
 _TOOL_WORDS: Final = ("tool", "function", "schema", "parameters")
 _CONTENT_WORDS: Final = frozenset({"content", "text"})
 _SIGNATURES: Final = frozenset({"signature", "extra_content"})
@@ -266,14 +276,36 @@ _PREFIX_WORDS: Final = ("begins with", "begin with", "starts with", "start with"
 _EMPTY_WORDS: Final = ("empty", "blank", "at least 1", "too short", "whitespace", "min_length")
 _NULL_WORDS: Final = ("null", "nil", "none", "string", "str ", "type", "required", "missing")
 _NINE: Final = 9
-_NAME_DEMANDS: Final = ("name cannot be empty", "function_response.name", "name is required")
+# Codes that any invalid request gets, names that a rejection suggests, and the request, if quoted.
+_NOISE: Final = re.compile(
+    r"invalid_(?:request|argument|parameter|message|value)\w*|invalid ?(?:parameter|argument)\b"
+    r"|did you mean[^?]{0,80}"
+    r"|[\"']messages\\*[\"']: ?\[\s*\{.*",
+    re.DOTALL,
+)
+_QUOTES: Final = frozenset("'\"`[")
+_FIELD_WORDS: Final = ("parameter", "field", "argument", "property", "option", "keyword", "key")
+_BEFORE_FIELD: Final = (*_FIELD_WORDS, "parameters", "(s)", "supplied", "permitted", "->")
+_VERBS: Final = ("is ", "are ", "may ", "must ", "cannot ", "can ", "does ", "should ", "not ")
+# After these, a plain word is not the name of a field.
+_NOT_A_FIELD: Final = ("the", "a", "an", "your", "this", "when", "if", "while", "with", "role")
+_SUPPORT: Final = ("support", "supports", "unsupported")
+_VALUES: Final = ("role", "model")
 
 
 def is_about_request(fault: Fault) -> bool:
     """Whether a fault may be about the content of the request."""
     if fault.code is ErrorCode.CONTEXT_TOO_LONG or fault.status in _NOT_ABOUT_THE_REQUEST:
         return False
-    return fault.status in _MAY_BE_A_REFUSAL or fault.status in _CLIENT_ERRORS
+    if fault.status not in _MAY_BE_A_REFUSAL and fault.status not in _CLIENT_ERRORS:
+        return False
+    text = _text_of(fault)
+    return all(row.lessons for row in refusal_rows() if _matches(row, text))
+
+
+def _text_of(fault: Fault) -> str:
+    """Return what a rejection says, its message in the first line, without codes and hints."""
+    return _NOISE.sub("", f"{fault.message}\n{fault.body or ''}"[:_MAX_TEXT_CHARS].lower())
 
 
 def request_lessons(
@@ -283,10 +315,9 @@ def request_lessons(
 
     Each of them changes the request. With `apis`, the client can switch to another upstream API.
     """
-    if not is_about_request(fault):
+    if not is_about_request(fault) or not is_adaptable(body):
         return ()
-    text = f"{fault.message}\n{fault.body or ''}"[:_MAX_TEXT_CHARS].lower()
-    for lessons in _candidates(text, body, tried):
+    for lessons in _candidates(_text_of(fault), body, tried):
         useful = tuple(
             lesson
             for lesson in dict.fromkeys(lessons)
@@ -307,17 +338,27 @@ def _is_useful(lesson: str, body: JSON, *, apis: bool) -> bool:
 
 def _candidates(text: str, body: JSON, tried: Sequence[str]) -> Iterator[Iterable[str]]:
     """Yield groups of lessons, the likeliest first; a group is learned together."""
-    messages = [each for each in body.get("messages") or () if isinstance(each, dict)]
-    tools = [each for each in body.get("tools") or () if isinstance(each, dict)]
+    messages, tools = body["messages"], body.get("tools") or []
     for row in refusal_rows():
         if _matches(row, text):
-            yield [lesson for each in row.lessons if (lesson := _with_limit(each, text, body))]
-    for read in (_lessons_about_ids, _lessons_about_signatures, _lessons_about_names):
+            yield [
+                *(lesson for each in row.lessons if (lesson := _with_limit(each, text, body))),
+                *_refused_beside(row, text, body),
+            ]
+    for read in (_lessons_about_ids, _lessons_about_signatures):
         yield from ([lesson] for lesson in read(text, messages))
     yield list(_lessons_about_schemas(text, tools))
     yield list(_refused_names(text, set(body) - _ESSENTIAL_FIELDS))
     yield list(_lessons_about_fields(text, messages))
-    yield from ([lesson] for lesson in _lessons_about_content(text, messages, tried))
+    said = text.partition("\n")[0]
+    yield from ([lesson] for lesson in _lessons_about_content(said, messages, tried))
+
+
+def _refused_beside(row: RefusalRow, text: str, body: JSON) -> Iterator[str]:
+    """Yield the other options that a rejection names beside the one to be renamed."""
+    if row.lessons[0].startswith(RENAME_PREFIX):
+        renamed = set(row.lessons[0].split(":"))
+        yield from _refused_names(text, set(body) - _ESSENTIAL_FIELDS - renamed)
 
 
 def _matches(row: RefusalRow, text: str) -> bool:
@@ -335,13 +376,14 @@ def _with_limit(lesson: str, text: str, body: JSON) -> str:
     """Return a lesson with the limit that a rejection states; blank if it states none."""
     if "{}" not in lesson:
         return lesson
-    numbers = [int(word) for word in _words(text) if word.isascii() and word.isdigit()]
+    words = [word for word in _words(text) if word.isascii() and word.isdigit()]
+    numbers = [int(word) for word in words if len(word) <= _NINE]
     given: Any = None
     if lesson.startswith(MAX_TOOLS_PREFIX):
         given = len(body.get("tools") or ())
     elif lesson.startswith(AT_MOST_PREFIX):
         given = body.get(lesson.split(":")[1])
-        if given is None:
+        if not isinstance(given, int):
             return ""
     limits = [each for each in numbers if each > 1 and (given is None or each < given)]
     return lesson.format(max(limits) if given is not None else min(limits)) if limits else ""
@@ -389,16 +431,18 @@ def _lessons_about_fields(text: str, messages: Sequence[JSON]) -> Iterator[str]:
 
 
 def _lessons_about_schemas(text: str, tools: Sequence[JSON]) -> Iterator[str]:
-    """Yield lessons about keywords in tool definitions that can be omitted or rewritten."""
-    if tools and _contains_any(text, _TOOL_WORDS):
-        keywords = set[str]().union(*map(_tool_keywords, tools))
-        yield from (f"{SCHEMA_PREFIX}{keyword}" for keyword in _refused_names(text, keywords))
+    """Yield lessons about parts of tool definitions that can be omitted or rewritten."""
+    names = set[str]()
+    functions = [tool["function"] for tool in tools if "function" in tool]
+    for definition in (*tools, *functions):
+        names |= definition.keys()
+    if _contains_any(text, _TOOL_WORDS):
+        names = names.union(*map(_schema_keywords, functions))
+    for name in _refused_names(text, names - NEEDED_KEYWORDS):
+        yield f"{SCHEMA_PREFIX}{name}"
 
 
-def _tool_keywords(tool: JSON) -> set[str]:
-    function = tool.get("function")
-    if not isinstance(function, dict):
-        return set()
+def _schema_keywords(function: JSON) -> set[str]:
     found: set[str] = set()
 
     def collect(schema: JSON) -> JSON:
@@ -407,15 +451,21 @@ def _tool_keywords(tool: JSON) -> set[str]:
 
     if isinstance(parameters := function.get("parameters"), dict):
         rewrite_schema(parameters, collect)
-    return (found | function.keys() | tool.keys()) - NEEDED_KEYWORDS
+    return found
 
 
 def _refused_names(text: str, names: set[str]) -> Iterator[str]:
     """Yield the names that a rejection is about, in the order in which it mentions them."""
-    mentions = sorted(
-        (place, name) for name in names if (place := _mention_position(text, name)) >= 0
-    )
-    yield from (name for place, name in mentions if _is_refused(text, place, len(name)))
+    refused = sorted((_first_refused(text, name), name) for name in names)
+    found = [name for place, name in refused if place >= 0]
+    if len(found) <= _MAX_REFUSED:  # more of them are a quotation of the request
+        yield from found
+
+
+def _first_refused(text: str, name: str) -> int:
+    """Return where a rejection first says that a name must not be there, or -1."""
+    mentions = islice(_mentions(text, name), _MAX_MENTIONS)
+    return next((at for at, length in mentions if _is_refused(text, at, length)), -1)
 
 
 def _optional_fields(messages: Sequence[JSON]) -> set[str]:
@@ -427,45 +477,78 @@ def _optional_fields(messages: Sequence[JSON]) -> set[str]:
         if message.get("role") == "assistant" and isinstance(content, list):
             found |= {str(part.get("type")) for part in content if isinstance(part, dict)}
     for call in _sent_calls(messages):
-        found |= call.keys() - DOCUMENTED_CALL_FIELDS
-        found |= call["function"].keys() - DOCUMENTED_FUNCTION_FIELDS
+        found |= call.keys() - DOCUMENTED_CALL_FIELDS - {"custom"}
+        found |= call.get("function", {}).keys() - DOCUMENTED_FUNCTION_FIELDS
     if any("name" in message for message in messages):
         found.add("name")
     return found - {"text"}
 
 
-def _mention_position(text: str, field: str) -> int:
-    """Return the position at which a rejection names a field, or -1; `name` must be quoted."""
+def _mentions(text: str, field: str) -> Iterator[tuple[int, int]]:
+    """Yield where a rejection names a field, and how long its name is there."""
     name = field.lower()
     if name == "name":
         quoted = (f"{mark}name{end}" for mark in "'\"`." for end in "'\"`: ")
-        return -1 if "function" in text else max(text.find(each) for each in quoted)
-    place = text.find(name)
-    while place >= 0:
-        around = text[place - 1 : place] + text[place + len(name) : place + len(name) + 1]
-        if not any(char.isalnum() or char == "_" for char in around):
-            return place
-        place = text.find(name, place + 1)
-    return -1
+        found = () if "function" in text else quoted
+        yield from ((place, len(name)) for each in found for place in occurrences(text, each))
+        return
+    # A plain word such as "stop" may be a part of the sentence.
+    plain = field.isalpha() and field.islower()
+    for spelling in sorted({name, name.replace("_", "")} - {""}):  # some write it in camel case
+        for place, length in _words_at(text, spelling):
+            if not plain or _is_marked(text, place, spelling):
+                yield place, length
+
+
+def _words_at(text: str, word: str) -> Iterator[tuple[int, int]]:
+    """Yield where a whole word stands, and its length."""
+    for place in occurrences(text, word):
+        end = place + len(word)
+        around = text[max(0, place - 1) : place] + text[end : end + 1]
+        if not any(char.isascii() and (char.isalnum() or char in "_-") for char in around):
+            yield place, len(word)
+
+
+def _is_marked(text: str, place: int, word: str) -> bool:
+    """Whether a word in a rejection is marked as the name of a field."""
+    before, after = (
+        text[max(0, place - 40) : place],
+        text[place + len(word) : place + len(word) + 40],
+    )
+    last = (before.split() or [""])[-1].strip("'\"`(:")
+    if _QUOTES & {before[-1:], after[:1]}:
+        return not before.strip("'\"` ").endswith(_VALUES)
+    if before[-1:] in {".", "/"} or (after[:1] == "." and after[1:2].isalnum()):
+        return True
+    following = after.lstrip()
+    if before.rstrip(" :").endswith(_BEFORE_FIELD) or following.startswith(_FIELD_WORDS):
+        return True
+    if last in _SUPPORT:
+        return not following[:1].isalpha()
+    return following.startswith(_VERBS) and last not in _NOT_A_FIELD
 
 
 def _is_refused(text: str, place: int, length: int) -> bool:
     """Whether the nearest verdict about a field is that it must not be there."""
-    if text[:place].endswith(_EXPECTED):
+    if text[max(0, place - _CONTEXT_CHARS) : place].endswith(_EXPECTED):
         return False
-    # In a list of errors in braces, only the one around the field concerns it.
-    start = max(0, place - _CONTEXT_CHARS, text.rfind("{", 0, place))
-    end = text.find("}", place, place + length + _CONTEXT_CHARS)
-    near = text[start : end if end >= 0 else place + length + _CONTEXT_CHARS]
-    refusing, demanding = (
-        _nearest_distance(near, place - start, words) for words in (_REFUSING, _DEMANDING)
-    )
-    return refusing < demanding
+    wide = max(0, place - _CONTEXT_CHARS), place + length + _CONTEXT_CHARS
+    # In a list of errors in braces, the one around the field concerns it.
+    opening, closing = text.rfind("{", wide[0], place), text.find("}", place, wide[1])
+    inner = max(wide[0], opening), closing if closing >= 0 else wide[1]
+    for start, end in (inner, wide):
+        near = text[start:end]
+        refusing, demanding = (
+            _nearest_distance(near, place - start, words) for words in (_REFUSING, _DEMANDING)
+        )
+        if refusing != demanding:
+            return refusing < demanding
+    return False
 
 
 def _nearest_distance(text: str, at: int, words: Iterable[str]) -> int:
     places = (place for word in words for place in occurrences(text, word))
-    return min((abs(place - at) for place in places), default=len(text))
+    return min((abs(place - at) for place in places), default=_NOWHERE)
 
 
 def _lessons_about_content(
@@ -481,12 +564,12 @@ def _lessons_about_content(
         yield from (CONTENT_NULL, CONTENT_ABSENT)
     if _contains_any(text, _EMPTY_WORDS):
         yield CONTENT_FILLED
-    wanted = "content" in words and _contains_any(text, _DEMANDING)
-    if null and (wanted or _contains_any(text, _NULL_WORDS)):
+    near = [text[max(0, at - 60) : at + length + 60] for at, length in _words_at(text, "content")]
+    if not any(_contains_any(each, (*_DEMANDING, *_NULL_WORDS)) for each in near):
+        return
+    if null:
         yield CONTENT_ABSENT if CONTENT_NULL in learned else CONTENT_TEXT
-    if any("content" not in message for message in turns) and (
-        wanted or _contains_any(text, _NULL_WORDS)
-    ):
+    if any("content" not in message for message in turns):
         yield CONTENT_TEXT
 
 
@@ -494,13 +577,6 @@ def _lessons_about_signatures(text: str, messages: Sequence[JSON]) -> Iterator[s
     missing = any(not _SIGNATURES & call.keys() for call in _sent_calls(messages))
     if missing and "thought_signature" in text and _contains_any(text, _DEMANDING):
         yield SIGNATURE_SKIP
-
-
-def _lessons_about_names(text: str, messages: Sequence[JSON]) -> Iterator[str]:
-    """Yield the lesson that tool messages need a name; Gemini calls them function responses."""
-    unnamed = any(message.get("role") == "tool" and "name" not in message for message in messages)
-    if unnamed and "function_response" in text and _contains_any(text, _NAME_DEMANDS):
-        yield TOOL_NAME
 
 
 def _sent_calls(messages: Iterable[JSON]) -> Iterator[JSON]:

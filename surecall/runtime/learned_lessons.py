@@ -64,8 +64,11 @@ class LessonLearner:
             self._publish()
             self._unconfirmed = ()
 
-    def _publish(self) -> None:
-        self._cache[self._model] = tuple(each for each in self.lessons if each not in self._always)
+    def _publish(self, withdrawn: tuple[str, ...] = ()) -> None:
+        ours = tuple(each for each in self.lessons if each not in self._always)
+        # Another request may have learned something else in the meantime.
+        cached = (each for each in self._cache.get(self._model, ()) if each not in withdrawn)
+        self._cache[self._model] = union(tuple(cached), ours)
 
     def learn(self, fault: Fault, find: FindLessons) -> tuple[str, ...]:
         """Return the names of the changes that a rejection teaches, if any.
@@ -78,7 +81,7 @@ class LessonLearner:
         if self._unconfirmed and fault.message == self._last_rejection:
             self.lessons = tuple(each for each in self.lessons if each not in self._unconfirmed)
             if _is_for_client(self._unconfirmed):
-                self._publish()
+                self._publish(withdrawn=self._unconfirmed)
             self._unconfirmed = ()
         else:
             self.confirm()

@@ -33,7 +33,8 @@ from typing import Any, Final
 
 from surecall.values.types import JSON, is_blank
 from surecall.wire.chat_format import decode, encode, is_plain_id, plain_id, short_id
-from surecall.wire.schema_flavors import is_known_flavor, rewrite_parameters
+from surecall.wire.provider_state import DOCUMENTED_CALL_FIELDS, DOCUMENTED_FUNCTION_FIELDS
+from surecall.wire.schema_flavors import COMPLETE, is_known_flavor, rewrite_parameters
 
 WITHOUT_PREFIX: Final = "without:"
 IDS_PREFIX: Final = "ids:"
@@ -154,8 +155,54 @@ def adapt_body(data: bytes, lessons: Sequence[str]) -> bytes:
     if not lessons:
         return data
     body = decode(data)
-    adapted = adapt_request(body, lessons)
+    adapted = adapt_request(body, lessons) if is_adaptable(body) else body
     return data if adapted == body else encode(adapted)
+
+
+def is_adaptable(body: Any) -> bool:
+    """Whether a request has the form of a chat request, as far as adaptations depend on it."""
+    match body:
+        case {"messages": list(messages)}:
+            tools = body.get("tools") or []
+            return isinstance(tools, list) and all(
+                [*map(_is_regular_message, messages), *map(_is_regular_tool, tools)]
+            )
+        case _:
+            return False
+
+
+def _is_regular_message(message: Any) -> bool:
+    match message:
+        case {"role": str(), **rest}:
+            calls = rest.get("tool_calls") or []
+            content = rest.get("content")
+            return (
+                isinstance(rest.get("tool_call_id", ""), str)
+                and (isinstance(content, str | None) or _is_list(content, _is_regular_part))
+                and _is_list(calls, _is_regular_call)
+            )
+        case _:
+            return False
+
+
+def _is_list(value: Any, is_regular: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(is_regular, value))
+
+
+def _is_regular_part(part: Any) -> bool:
+    return not isinstance(part, dict) or isinstance(part.get("type", ""), str)
+
+
+def _is_regular_call(call: Any) -> bool:
+    match call:
+        case {"id": str(), "function": {"name": str()}} | {"id": str(), "type": "custom"}:
+            return isinstance(call.get("function", {}), dict)
+        case _:
+            return False
+
+
+def _is_regular_tool(tool: Any) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("function", {}), dict)
 
 
 def adapt_request(body: JSON, lessons: Iterable[str]) -> JSON:
@@ -201,6 +248,8 @@ def _cap_option(body: JSON, lesson: str) -> JSON:
 
 def _set_option(body: JSON, lesson: str) -> JSON:
     _, option, value = lesson.split(":", 2)
+    if option == "enable_thinking":  # refused in plain replies only
+        return body if body.get("stream") else body | {option: False}
     return body | {option: value}
 
 
@@ -249,6 +298,8 @@ def rewrite_tool(tool: Any, lessons: Iterable[str]) -> Any:
 def _rewrite_function(tool: JSON, function: JSON, flavor: str) -> JSON:
     kept = _omit_field(function, flavor)
     schema = function.get("parameters")
+    if flavor == COMPLETE and schema is None:
+        schema = {}
     if isinstance(schema, dict):
         changed = rewrite_parameters(schema, flavor)
         kept = kept if changed is schema else kept | {"parameters": changed}
@@ -266,7 +317,10 @@ def _remove_field(message: JSON, field: str) -> JSON:
 
 
 def _remove_call_field(call: JSON, field: str) -> JSON:
-    return _omit_field(call, field) | {"function": _omit_field(call["function"], field)}
+    function = call.get("function")  # a call of a custom tool has none
+    if isinstance(function, dict) and field not in DOCUMENTED_FUNCTION_FIELDS:
+        call = call | {"function": _omit_field(function, field)}
+    return call if field in DOCUMENTED_CALL_FIELDS else _omit_field(call, field)
 
 
 def _omit_field(mapping: JSON, field: str) -> JSON:
@@ -418,7 +472,8 @@ def _name_results(messages: list[JSON]) -> list[JSON]:
     named: list[JSON] = []
     for message in messages:
         for call in message.get("tool_calls") or ():
-            names[call["id"]] = call["function"]["name"]
+            if "function" in call:
+                names[call["id"]] = call["function"]["name"]
         known = names.get(str(message.get("tool_call_id")))
         missing = message.get("role") == "tool" and "name" not in message and known is not None
         named.append(message | {"name": known} if missing else message)
@@ -524,7 +579,7 @@ _FIXED_LESSONS: Final = frozenset(
         *(CONTENT_NULL, CONTENT_TEXT, CONTENT_ABSENT, CONTENT_FILLED, NO_EMPTY_TOOLS),
         *(f"{API_PREFIX}responses", f"{API_PREFIX}messages"),
         *("rename:max_tokens:max_completion_tokens", "rename:max_completion_tokens:max_tokens"),
-        "set:reasoning_effort:none",
+        *("set:reasoning_effort:none", "set:enable_thinking:false"),
     }
 )
 

@@ -11,6 +11,8 @@ original. Arguments are always validated against the original schema, so nothing
     typed              ─► a type where there is none
     any-of-alone       ─► the keywords beside `anyOf` inside each of its branches
     plain-root         ─► one object instead of alternatives at the root
+    complete           ─► what a schema must have: a root object, properties, items; nothing null
+    kinds              ─► no keyword that does not belong to the type; enumerations of strings
     depth:N            ─► nothing nested deeper than N levels
     simple             ─► only the keywords that every endpoint accepts
     any other keyword  ─► left out
@@ -28,6 +30,8 @@ TYPED: Final = "typed"
 ANY_OF_ALONE: Final = "any-of-alone"
 PLAIN_ROOT: Final = "plain-root"
 SIMPLE: Final = "simple"
+COMPLETE: Final = "complete"
+KINDS: Final = "kinds"
 DEPTH_PREFIX: Final = "depth:"
 # The keywords that mark a reference. They are resolved together.
 REFERENCE_KEYWORDS: Final = frozenset({"$ref", "$defs", "definitions"})
@@ -45,6 +49,9 @@ _SINGLE: Final = frozenset({"items", "additionalProperties", "not"})
 _SIMPLE_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "items", "enum", "anyOf", "description"}
 )
+# Keywords that Gemini accepts for one type only.
+_KEYWORD_KINDS: Final = {"properties": "object", "required": "object", "items": "array"}
+_VALUE_KEYWORDS: Final = frozenset({"const", "default"})
 # References can multiply a schema: beyond this many nodes, they become unconstrained objects.
 _MAX_NODES: Final = 5_000
 _MAX_DEPTH: Final = 64
@@ -66,6 +73,8 @@ def rewrite_parameters(parameters: JSON, flavor: str) -> JSON:
         return _flatten_root(parameters)
     if flavor.startswith(DEPTH_PREFIX):
         return _limit_depth(parameters, int(flavor.removeprefix(DEPTH_PREFIX)))
+    if flavor == COMPLETE or (flavor == TYPED and is_untyped(parameters)):
+        parameters = _as_object(parameters)
     change = _REWRITES.get(flavor) or partial(_drop_keyword, keyword=flavor)
     changed = rewrite_schema(parameters, change)
     if changed is parameters:
@@ -157,6 +166,43 @@ def _move_into_any_of(schema: JSON) -> JSON:
     return {"anyOf": [merge_schemas(beside, each) for each in choices if isinstance(each, dict)]}
 
 
+def _as_object(schema: JSON) -> JSON:
+    return schema if schema.get("type") == "object" else schema | {"type": "object"}
+
+
+def _complete(schema: JSON) -> JSON:
+    """Add what providers miss in a schema, and omit what is null or not defined."""
+    kinds = _kinds_of(schema)
+    added: JSON = {}
+    if "array" in kinds and not isinstance(schema.get("items"), dict | bool):
+        added["items"] = {}
+    if "object" in kinds and not isinstance(schema.get("properties"), dict):
+        added["properties"] = {}
+    empty = [key for key in schema if schema[key] is None and key not in _VALUE_KEYWORDS]
+    complete = _without(schema, empty) | added
+    required, defined = complete.get("required"), complete.get("properties")
+    if isinstance(required, list) and isinstance(defined, dict):
+        complete["required"] = [name for name in defined if name in required]
+    return schema if complete == schema else complete
+
+
+def _kinds_of(schema: JSON) -> list[Any]:
+    kind = schema.get("type")
+    return kind if isinstance(kind, list) else [kind]
+
+
+def _keep_fitting(schema: JSON) -> JSON:
+    """Omit the keywords of other types, and enumerations of anything but strings."""
+    values = schema.get("enum")
+    texts = isinstance(values, list) and all(isinstance(each, str) for each in values)
+    fitting = {"type": "string"} | schema if values and texts and "type" not in schema else schema
+    kinds = _kinds_of(fitting)
+    dropped = [key for key, kind in _KEYWORD_KINDS.items() if kinds != [None] and kind not in kinds]
+    if "enum" in schema and not (values and texts and "string" in kinds):
+        dropped += ["enum", *(["format"] if schema.get("format") == "enum" else [])]
+    return _without(fitting, dropped) if fitting.keys() & set(dropped) else fitting
+
+
 def _keep_simple(schema: JSON) -> JSON:
     extra = schema.keys() - _SIMPLE_KEYWORDS
     return _without(schema, extra) if extra else schema
@@ -169,6 +215,8 @@ _REWRITES: Final[dict[str, Callable[[JSON], JSON]]] = {
     TYPE_LIST: _split_type_list,
     TYPED: _add_type,
     ANY_OF_ALONE: _move_into_any_of,
+    COMPLETE: _complete,
+    KINDS: _keep_fitting,
     SIMPLE: _keep_simple,
 }
 
@@ -183,7 +231,7 @@ def _flatten_root(parameters: JSON) -> JSON:
             merged = merge_schemas(merged, _without(branch, ("required", *_BRANCHES)))
         needed = [set(each.get("required") or ()) for each in branches]
         common = set[str]().union(*needed) if key == "allOf" else _intersection(needed)
-        required = [*merged.get("required", ()), *sorted(common)]
+        required = [*(merged.get("required") or ()), *sorted(common)]
         if required:
             merged["required"] = list(dict.fromkeys(required))
     return parameters if merged == parameters else merged | {"type": "object"}

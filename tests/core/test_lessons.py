@@ -528,3 +528,89 @@ def test_an_option_whose_name_contains_stream_is_not_streaming() -> None:
         asyncio.run(stream())
 
     assert [request.get("stream") for request in provider.requests] == [True, True]
+
+
+# What a refusal says about plain words, quotations, and other subjects
+
+
+REQUEST: JSON = {
+    "messages": [{"role": "user", "content": "Go."}],
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "stop": ["x"],
+    "user": "u",
+    "seed": 7,
+    "max_tokens": "many",
+    "top_p": 1,
+    "n": 1,
+    "presence_penalty": 1,
+    "metadata": {},
+    "store": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "learned"),
+    [
+        ("The stop reason of the last stream is unknown.", ()),
+        ("The user is not enabled.", ()),
+        ("Unexpected role 'user' after role 'tool'", ()),
+        ("This model does not support user messages.", ()),
+        ("This model does not support stop.", ("stop",)),
+        ("stop is not supported", ("stop",)),
+        ("seed parameter not allowed", ("seed",)),
+        ("body.seed: extra inputs; seed.value unknown", ("seed",)),
+        ("property 'store' is unsupported, did you mean 'stop'?", ("store",)),
+        ("does not support parameters: {'seed': 7}", ("seed",)),
+        ("Argument not supported: presencePenalty", ("presence_penalty",)),
+        ("invalid_request_error: see 'seed'", ()),
+        ("'seed' is here", ()),
+        ("max_tokens: at most 10", ()),
+        ("unsupported: 'stop' 'user' 'seed' 'top_p' 'n' 'metadata' 'store'", ()),
+        ("Unsupported parameter: 'seed' was flagged", ()),
+    ],
+)
+def test_an_option_is_left_out_only_if_a_refusal_is_about_it(
+    message: str, learned: tuple[str, ...]
+) -> None:
+    fault = Fault(ErrorCode.BAD_REQUEST, message, 400)
+
+    assert request_lessons(fault, REQUEST, ()) == learned
+
+
+def test_a_request_of_another_form_teaches_nothing() -> None:
+    fault = Fault(ErrorCode.BAD_REQUEST, "Unsupported parameter: 'seed'", 400)
+
+    assert request_lessons(fault, {"messages": [5], "seed": 7}, ()) == ()
+
+
+def test_another_api_is_learned_only_by_a_client_that_can_switch() -> None:
+    fault = Fault(ErrorCode.BAD_REQUEST, "not accessible via the /chat/completions endpoint", 400)
+
+    assert request_lessons(fault, REQUEST, (), apis=True) == ("api:responses",)
+    assert request_lessons(fault, REQUEST, ()) == ()
+
+
+def test_the_largest_limit_below_the_given_number_is_kept() -> None:
+    message = "max_tokens (current value: 4096) must be between 0 and 4000"
+    fault = Fault(ErrorCode.BAD_REQUEST, message, 400)
+
+    assert request_lessons(fault, REQUEST | {"max_tokens": 4096}, ()) == (
+        "at-most:max_tokens:4000",
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "learned"),
+    [
+        ("streaming is not supported with tools", "stream"),
+        ("tool_stream is not supported", None),
+        ("the upstream is not available", None),
+        ("Unsupported: stream was flagged", None),
+    ],
+)
+def test_a_stream_is_given_up_only_if_a_refusal_is_about_it(
+    message: str, learned: str | None
+) -> None:
+    plan = Plan("m", (User("Go."),), options={"stream": True})
+
+    assert lesson_from(Fault(ErrorCode.BAD_REQUEST, message, 400), plan) == learned

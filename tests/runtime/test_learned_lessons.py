@@ -356,3 +356,16 @@ def test_earlier_lessons_are_left_out_once_if_they_do_not_help() -> None:
 
 
 assert os.environ[FILE_VARIABLE] == "off"  # set for all tests
+
+
+def test_two_requests_that_learn_at_the_same_time_keep_both_lessons() -> None:
+    book = LessonBook("https://a.example", None)
+    one, other = LessonLearner(book, "m"), LessonLearner(book, "m")
+    refused = Fault(ErrorCode.BAD_REQUEST, "Unsupported parameter", 400)
+
+    one.learn(refused, lambda *_: ("seed",))
+    other.learn(refused, lambda *_: ("top_p",))
+    one.confirm()
+    other.confirm()
+
+    assert book["m"] == ("seed", "top_p")

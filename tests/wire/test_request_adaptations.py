@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.values.types import JSON
+from surecall.wire.chat_format import encode
 from surecall.wire.request_adaptations import (
     CONTENT_ABSENT,
     CONTENT_NULL,
@@ -20,6 +21,7 @@ from surecall.wire.request_adaptations import (
     adapt_request,
     describe_lesson,
     id_codec,
+    is_adaptable,
     is_known_lesson,
     rewrite_message,
     rewrite_tool,
@@ -71,6 +73,16 @@ def test_a_refused_field_is_left_out_of_message_call_and_function() -> None:
         key: RESULT[key] for key in RESULT if key != "name"
     }
     assert rewrite_message(TURN, ["without:name"]) == TURN
+
+
+def test_what_every_call_needs_stays_when_a_message_field_is_refused() -> None:
+    custom = {"id": "c", "type": "custom", "custom": {"name": "t", "input": "x"}}
+    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    message = {"role": "assistant", "id": "m", "name": "n", "tool_calls": [call, custom]}
+
+    for field in ("id", "name"):
+        left = rewrite_message(message, (f"without:{field}",))
+        assert left == {key: message[key] for key in message if key != field}
 
 
 def test_a_refused_part_is_left_out_and_content_is_never_an_empty_list() -> None:
@@ -261,6 +273,50 @@ def test_lessons_change_a_request_alike_in_any_order() -> None:
     assert adapt_request(body, lessons) == adapt_request(body, lessons[::-1])
 
 
+def test_thinking_is_turned_off_only_where_the_reply_is_not_streamed() -> None:
+    lessons = ("set:enable_thinking:false",)
+
+    assert adapt_request({"enable_thinking": True}, lessons) == {"enable_thinking": False}
+    assert adapt_request({"stream": True}, lessons) == {"stream": True}
+
+
+def test_a_tool_without_parameters_gets_an_empty_object() -> None:
+    body = {"messages": [], "tools": [{"type": "function", "function": {"name": "t"}}]}
+
+    function = adapt_request(body, ("schema:complete",))["tools"][0]["function"]
+    assert function["parameters"] == {"type": "object", "properties": {}}
+    assert adapt_request(body, ("schema:kinds",)) == body
+
+
+def test_the_result_of_a_custom_tool_has_no_name() -> None:
+    custom = {"id": "c", "type": "custom", "custom": {"name": "t", "input": "x"}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "ok"}
+    body = {"messages": [{"role": "assistant", "tool_calls": [custom]}, result]}
+
+    assert is_adaptable(body)
+    assert adapt_request(body, ("name:tool",)) == body
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"messages": 5},
+        {"messages": [5]},
+        {"messages": [{"role": []}]},
+        {"messages": [{"role": "tool", "tool_call_id": 5}]},
+        {"messages": [{"role": "user", "content": [{"type": []}]}]},
+        {"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]},
+        {"messages": [], "tools": [5]},
+        {"messages": [], "tools": True},
+    ],
+)
+def test_a_request_of_another_form_is_left_alone(damaged: JSON) -> None:
+    data = encode(damaged)
+
+    assert not is_adaptable(damaged)
+    assert adapt_body(data, ("without:x", "name:tool")) is data
+
+
 def test_a_body_without_lessons_keeps_its_bytes() -> None:
     body = b'{"messages" : [ ], "n": 1.0}'
 
@@ -336,3 +392,35 @@ def test_calls_without_a_signature_get_a_word_in_its_place() -> None:
 )
 def test_a_lesson_is_described_in_words(lesson: str, words: str) -> None:
     assert describe_lesson(lesson) == words
+
+
+KNOWN_LESSONS = (
+    *("without:name", "without:reasoning", "ids:nine", "ids:plain", "content:text"),
+    *("content:filled", "parts:text", "images:user", "images:omitted", "results:text"),
+    *("name:tool", "signature:skip", "role:system", "system:first", "system:user"),
+    *("roles:merged", "bridge:user"),
+)
+
+
+def grown_conversation(turns: int) -> list[JSON]:
+    """Return a conversation of so many turns with calls, results with images, and questions."""
+    messages: list[JSON] = [{"role": "system", "content": "Be kind."}]
+    for turn in range(turns):
+        call = {"id": f"call {turn}", "type": "function", "function": {"name": "t"}}
+        text = {"type": "text", "text": '{"$ref": "#/x"}'}
+        messages += [
+            {"role": "user", "content": [{"type": "text", "text": "Go."}], "name": "ann"},
+            {"role": "user", "content": ""},
+            {"role": "assistant", "content": None, "reasoning": "r", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call {turn}", "content": [text, IMAGE]},
+        ]
+    return messages
+
+
+@pytest.mark.parametrize("lessons", [(each,) for each in KNOWN_LESSONS] + [KNOWN_LESSONS])
+def test_an_adapted_request_begins_with_the_adapted_request_before(lessons: Any) -> None:
+    for turns in range(1, 4):
+        now = adapt_request({"messages": grown_conversation(turns)}, lessons)["messages"]
+        later = adapt_request({"messages": grown_conversation(turns + 1)}, lessons)["messages"]
+
+        assert later[: len(now)] == now

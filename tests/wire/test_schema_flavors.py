@@ -13,6 +13,7 @@ from surecall.wire.schema_flavors import is_known_flavor, rewrite_parameters
 FLAVORS = (
     *("$ref", "$defs", "const", "oneOf", "allOf", "type-list", "typed", "any-of-alone"),
     *("plain-root", "depth:3", "depth:1", "simple", "format", "additionalProperties"),
+    *("complete", "kinds"),
 )
 
 
@@ -46,6 +47,11 @@ def rewritten(flavor: str, **keywords: Any) -> Any:
         ("typed", {"properties": {"x": {"type": "string"}}}, {"type": "object"}),
         ("typed", {"items": {"type": "string"}}, {"type": "array"}),
         ("typed", {"enum": [True]}, {"type": "boolean"}),
+        (
+            "typed",
+            {"description": "d"},
+            {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]},
+        ),
         ("typed", {"enum": [1, 2]}, {"type": "integer"}),
         ("typed", {"enum": [1, 2.5]}, {"type": "number"}),
         ("typed", {"enum": ["a", 1]}, {"type": "string"}),
@@ -56,6 +62,24 @@ def rewritten(flavor: str, **keywords: Any) -> Any:
         ),
         ("simple", {"type": "string", "pattern": "x", "default": "y"}, {"type": "string"}),
         ("format", {"type": "string", "format": "date"}, {"type": "string"}),
+        ("$ref", {"anyOf": [{"$ref": "#/nowhere"}]}, {"anyOf": [{"type": "object"}]}),
+        ("complete", {"type": "array"}, {"type": "array", "items": {}}),
+        (
+            "complete",
+            {"type": ["object", "array"], "items": None, "default": None, "title": None},
+            {"type": ["object", "array"], "items": {}, "default": None, "properties": {}},
+        ),
+        (
+            "complete",
+            {"type": "object", "properties": {"x": {}}, "required": ["y", "x"]},
+            {"required": ["x"]},
+        ),
+        ("complete", {"type": "object", "properties": []}, {"properties": {}}),
+        ("kinds", {"type": "string", "properties": {}, "required": []}, {"type": "string"}),
+        ("kinds", {"type": ["array", "null"], "items": {}, "properties": {}}, {"items": {}}),
+        ("kinds", {"enum": ["x"]}, {"enum": ["x"], "type": "string"}),
+        ("kinds", {"type": "integer", "enum": [1]}, {"type": "integer"}),
+        ("kinds", {"type": "string", "format": "enum", "enum": []}, {"type": "string"}),
     ],
 )
 def test_a_schema_is_rewritten(flavor: str, given_schema: JSON, expected: JSON) -> None:
@@ -71,6 +95,16 @@ def test_a_schema_without_the_feature_is_the_same_object(flavor: str) -> None:
 
     if flavor not in {"depth:1", "plain-root"}:
         assert rewrite_parameters(plain, flavor) is plain
+
+
+@pytest.mark.parametrize("root", [{}, {"type": None}, {"properties": {"a": {"type": "string"}}}])
+def test_the_root_of_a_complete_schema_is_an_object(root: JSON) -> None:
+    complete = rewrite_parameters(root, "complete")
+
+    assert complete["type"] == "object"
+    assert complete["properties"] == root.get("properties", {})
+    assert rewrite_parameters({}, "typed") == {"type": "object"}
+    assert rewrite_parameters({"oneOf": [{}]}, "plain-root") == {"type": "object"}
 
 
 def test_references_are_inlined_and_cycles_end() -> None:

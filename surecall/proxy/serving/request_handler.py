@@ -32,7 +32,7 @@ from surecall.values.types import JSON, HttpResponse, Secret
 from surecall.wire.apis.adapter import ApiAdapter, ClientRequest, ErrorReply
 from surecall.wire.apis.chat_api import error_body
 from surecall.wire.chat_format import decode, encode
-from surecall.wire.request_adaptations import adapt_body
+from surecall.wire.request_adaptations import adapt_body, is_adaptable
 
 # Streaming: send data as the loop produces it, and keep-alive comments in between.
 
@@ -418,8 +418,7 @@ class Passthrough(_RecordedRequest):
             given = decode(body)
         except ValueError:
             return None
-        messages = given.get("messages") if isinstance(given, dict) else None
-        if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
+        if not is_adaptable(given):
             return None
         return LessonLearner(self._upstream.lessons, str(given.get("model")))
 
