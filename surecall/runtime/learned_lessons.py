@@ -76,7 +76,7 @@ class LessonLearner:
         `find` returns the lessons for a request that was adapted to the first argument; those in
         the second were tried unsuccessfully.
         """
-        if self.rejections >= MAX_REJECTIONS:
+        if self.rejections >= MAX_REJECTIONS or not is_about_request(fault):
             return ()
         if self._unconfirmed and fault.message == self._last_rejection:
             self.lessons = tuple(each for each in self.lessons if each not in self._unconfirmed)
@@ -93,7 +93,7 @@ class LessonLearner:
             self.lessons = union(self.lessons, found)
             if _is_for_client(found):
                 self._publish()
-        elif self._known and is_about_request(fault):
+        elif self._known:
             self._cache.pop(self._model, None)
             self.lessons, self._known = self._always, ()
             found = (RELEARNED,)

@@ -510,26 +510,6 @@ def test_what_the_capabilities_deny_is_planned_but_not_sent() -> None:
     assert replay(result.trace).run == result.run
 
 
-def test_an_option_whose_name_contains_stream_is_not_streaming() -> None:
-    refused = failure(400, {"error": {"message": "Unsupported parameter(s): `tool_stream`"}})
-    with ScriptedProvider(refused, says("ok")) as provider:
-        runner = ToolLoopRunner(
-            OpenAICompatible(provider.url),
-            "m",
-            [endpoint_lessons_ping],
-            llm_options_defaults={"tool_stream": True},
-        )
-
-        async def stream() -> None:
-            async with runner.stream("Go.") as events:
-                async for _ in events:
-                    pass
-
-        asyncio.run(stream())
-
-    assert [request.get("stream") for request in provider.requests] == [True, True]
-
-
 # What a refusal says about plain words, quotations, and other subjects
 
 

@@ -13,6 +13,7 @@ from surecall import tool as tool_function
 from surecall.proxy import Proxy
 from surecall.simulator import Simulator
 from surecall.simulator.personas.persona_catalog import REFUSING_PERSONAS
+from surecall.testing import ScriptedProvider, failure, says
 from surecall.values.types import JSON
 
 OBJECT: JSON = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
@@ -283,6 +284,26 @@ def test_a_model_that_refuses_tools_on_chat_is_called_through_the_api_that_it_na
     assert not any("messages" in request for request in requests[1:])
     # Its reasoning came back unchanged: the persona would have refused the next request.
     assert len(results[0].tool_calls) > 0
+
+
+def test_an_option_whose_name_contains_stream_is_not_streaming() -> None:
+    refused = failure(400, {"error": {"message": "Unsupported parameter(s): `tool_stream`"}})
+    with ScriptedProvider(refused, says("ok")) as provider:
+        runner = ToolLoopRunner(
+            OpenAICompatible(provider.url),
+            "m",
+            [ping],
+            llm_options_defaults={"tool_stream": True},
+        )
+
+        async def stream() -> None:
+            async with runner.stream("Go.") as events:
+                async for _ in events:
+                    pass
+
+        asyncio.run(stream())
+
+    assert [request.get("stream") for request in provider.requests] == [True, True]
 
 
 def test_every_feature_has_a_request() -> None:

@@ -336,6 +336,15 @@ def test_a_lesson_is_confirmed_when_another_thing_is_rejected() -> None:
     assert learner.lessons == ("stream", "a", "b")
 
 
+def test_a_passing_fault_neither_confirms_nor_drops_a_lesson() -> None:
+    cache: dict[str, tuple[str, ...]] = {}
+    learner = LessonLearner(cache, "m")
+    learner.learn(fault("no"), lambda _, __: ("a",))
+
+    assert learner.learn(Fault(ErrorCode.RATE_LIMIT, "slow", 429), lambda _, __: ("b",)) == ()
+    assert (learner.lessons, cache) == (("a",), {})
+
+
 def test_a_request_learns_from_few_rejections() -> None:
     learner = LessonLearner({}, "m")
     names = suggestions("a", "b", "c", "d")
