@@ -191,10 +191,13 @@ def common_prefix_length(
     most = min(len(before), len(after))
     if before is after:
         return most
-    return next((at for at in range(start, most) if not _is_same(before[at], after[at])), most)
+    return next(
+        (at for at in range(start, most) if not _is_same_message(before[at], after[at])), most
+    )
 
 
-def _is_same(before: Message, after: Message) -> bool:
+def _is_same_message(before: Message, after: Message) -> bool:
+    """Whether two messages are equal, also in the types of their values."""
     # Equal messages may hold arguments of different types: in Python, True == 1.
     return before is after or (before == after and encode(before) == encode(after))
 

@@ -83,7 +83,7 @@ _TEXT_CHUNK_DECODER: Final = msgspec.json.Decoder(TextChunk)
 
 
 def parse_text_chunk(data: str) -> TextChunk | None:
-    """Parse a text-only chunk; None if it is any other chunk."""
+    """Return a chunk that has only the text of one choice; None for any other chunk."""
     try:
         return _TEXT_CHUNK_DECODER.decode(data)
     except ValueError:

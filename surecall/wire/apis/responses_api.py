@@ -308,8 +308,8 @@ class ResponseEventWriter:
         events = [self._item_added(item)] if sent is None else []
         if item["type"] in _CALL_EVENTS:
             key, name = _CALL_EVENTS[item["type"]]
-            events.append(self._item_event(f"response.{name}.delta", delta=item[key]))
-            events.append(self._item_event(f"response.{name}.done", **{key: item[key]}))
+            events.append(self._encode_item_event(f"response.{name}.delta", delta=item[key]))
+            events.append(self._encode_item_event(f"response.{name}.done", **{key: item[key]}))
         else:
             for index, part in enumerate(item[_PART_FIELDS[item["type"]]]):
                 events.append(self._finish_part(index, part, None if index else sent))
@@ -339,22 +339,23 @@ class ResponseEventWriter:
     def _part_added(self, index: int, kind: str) -> bytes:
         part = _PART_EVENTS[kind]
         place = {part.index: index, "part": part.empty}
-        return self._item_event(f"response.{part.holder}.added", **place)
+        return self._encode_item_event(f"response.{part.holder}.added", **place)
 
     def _delta(self, index: int, kind: str, text: str) -> bytes:
         part = _PART_EVENTS[kind]
         beside: JSON = {"logprobs": []} if kind == "output_text" else {}
         place = {part.index: index, "delta": text} | beside
-        return self._item_event(f"response.{part.name}.delta", **place)
+        return self._encode_item_event(f"response.{part.name}.delta", **place)
 
     def _part_done(self, index: int, done: JSON) -> bytes:
         part = _PART_EVENTS[done["type"]]
         text = {key: done[key] for key in (part.key, "logprobs") if key in done}
         place: JSON = {part.index: index}
-        ends = self._item_event(f"response.{part.name}.done", **place, **text)
-        return ends + self._item_event(f"response.{part.holder}.done", **place, part=done)
+        ends = self._encode_item_event(f"response.{part.name}.done", **place, **text)
+        return ends + self._encode_item_event(f"response.{part.holder}.done", **place, part=done)
 
-    def _item_event(self, name: str, **fields: Any) -> bytes:
+    def _encode_item_event(self, name: str, **fields: Any) -> bytes:
+        """Encode an event about the current output item."""
         index = len(self._output)
         return self._encode_event(name, item_id=self._item_id, output_index=index, **fields)
 

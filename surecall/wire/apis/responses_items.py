@@ -286,7 +286,7 @@ def output_items(said: ParsedCompletion, suffix: str, offers: dict[str, ExposedT
 
 
 def has_unsent_state(said: ParsedCompletion, sent: JSON) -> bool:
-    """Whether a turn has state that the first reasoning item does not hold."""
+    """Whether a turn has state besides `sent`, which its first reasoning item held."""
     return bool(said.state.calls) or said.state.message != sent
 
 

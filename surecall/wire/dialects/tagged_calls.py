@@ -81,7 +81,10 @@ def parse_children(
 def _parse_child_tags(
     source: TextSource, at: int, lead: str, shape: SchemaShape | None, depth: int
 ) -> tuple[Any, int, bool]:
-    """Parse a sequence of `<key>value</key>`."""
+    """Parse a sequence of `<key>value</key>`; return values, end, and whether the text ended first.
+
+    `lead` is the token before each tag, blank in dialects that have none.
+    """
     if depth > MAX_DEPTH:
         raise NotACall("the tags are nested too deeply", at)
     pairs: list[tuple[str, Any]] = []
