@@ -140,6 +140,8 @@ class ConversationState(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct, omit_defaults=True):
+    """The stored form of everything but the messages."""
+
     turn: Run | None = None
     extras: JSON = {}
     hold: Hold | None = None
@@ -147,12 +149,16 @@ class _Head(msgspec.Struct, omit_defaults=True):
 
 
 class _RawHead(msgspec.Struct):
+    """A stored head before its turn is decoded."""
+
     turn: msgspec.Raw = msgspec.Raw()  # `Run.from_json` also parses runs of earlier versions
     extras: JSON = {}
     hold: Hold | None = None
 
 
 class _StateVersion(msgspec.Struct):
+    """The version of a stored state, which is decoded before anything else."""
+
     schema_version: int
 
 

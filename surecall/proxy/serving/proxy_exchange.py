@@ -27,7 +27,7 @@ from surecall.core.tool_search import (
     search_messages,
     search_results,
     with_learned_limit,
-    without_room_for,
+    with_room_for_other_tools,
     without_searches,
 )
 from surecall.proxy.repair.proxy_settings import ProxySettings
@@ -148,7 +148,7 @@ class ProxyExchange:
         recorder = Recorder(self.run_id, self.observers)
         prompt = PromptRunner(upstream, retry=retry)
         run = with_learned_limit(run, prompt.lessons.get(run.model, ()))
-        run = without_room_for(run, len(self.tools.other_tools))
+        run = with_room_for_other_tools(run, len(self.tools.other_tools))
         if is_limited(run):  # ranking new tools may take a while
             await asyncio.to_thread(exposed_specs, run)
         composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
