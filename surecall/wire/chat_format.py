@@ -415,10 +415,10 @@ def raw_call_id(call: JSON) -> str:
     return normalize_id(call.get("id"))
 
 
-def normalize_id(given: Any) -> str:
+def normalize_id(raw_id: Any) -> str:
     """Return an id as text; empty if it is neither text nor a number."""
     # Ids that differ only in lone surrogates would be equal after encoding.
-    return join_surrogates(str(given)).strip() if isinstance(given, str | int) else ""
+    return join_surrogates(str(raw_id)).strip() if isinstance(raw_id, str | int) else ""
 
 
 def name_and_arguments(call: JSON) -> tuple[str, Any]:
