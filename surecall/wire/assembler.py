@@ -43,10 +43,14 @@ from surecall.wire.streamed_message import (
 
 
 class _ContentDelta(msgspec.Struct, forbid_unknown_fields=True):
+    """A delta that has only text."""
+
     content: str
 
 
 class _TextChoice(msgspec.Struct, forbid_unknown_fields=True):
+    """A choice that has only a text delta."""
+
     delta: _ContentDelta
     index: int
     finish_reason: None = None
@@ -350,6 +354,7 @@ class _StreamedChoice:
                 self._reasons[key] = reason
 
     def _is_final(self, key: str) -> bool:
+        """Whether the reason under a key says that the reply is unfinished."""
         return finish_kind(self._reasons.get(key)) in UNFINISHED
 
 

@@ -110,10 +110,12 @@ def _parse_child_tags(
 
 
 def _expects(shape: SchemaShape | None, kinds: frozenset[str]) -> bool:
+    """Whether a shape allows only these kinds, apart from null."""
     return shape is not None and bool(shape.kinds) and shape.kinds - {"null"} <= kinds
 
 
 def _leaf_value(raw: str, shape: SchemaShape | None) -> Any:
+    """Return the value of the text in a tag that contains no tags."""
     if not raw.strip() and _expects(shape, _CONTAINERS):
         return [] if _expects(shape, frozenset({"array"})) else {}
     return convert_text(raw, shape)
@@ -410,6 +412,7 @@ class ParameterParser:
         return self._values
 
     def _parse_parameter(self, at: int) -> tuple[int, bool]:
+        """Parse one parameter; return its end, and whether the text ended first."""
         key, hint, start = self._parse_key(at)
         if not key:
             return len(self._text), True
