@@ -211,6 +211,7 @@ _SUCCESS: Final = range(200, 300)
 async def _run_translation(
     work: Callable[[NativeApi, bytes], bytes], api: NativeApi, data: bytes
 ) -> bytes:
+    """Translate data; in a thread if it is large."""
     if len(data) <= _LARGE_TRANSLATION:
         return work(api, data)
     import asyncio  # noqa: PLC0415 - see the module's first lines
@@ -378,6 +379,7 @@ class OpenAICompatible:
         body: bytes | None = None,
         headers: Mapping[str, Secret] | None = None,
     ) -> HttpResponse:
+        """Send one request and return the whole response."""
         async with self:
             response = await self._send_request(method, url, body, headers)
             try:
@@ -436,13 +438,15 @@ class OpenAICompatible:
             ),
         )
 
-    def _request_headers(self, more: Mapping[str, Secret]) -> dict[str, str]:
+    def _request_headers(self, extra_headers: Mapping[str, Secret]) -> dict[str, str]:
         """Return the headers of a request. The only place where the key is revealed."""
         headers = dict(_HEADERS)
         # Anthropic refuses a key as a token; others with its API may accept nothing else.
-        if self.api_key is not None and not ("x-api-key" in more and self._provider == _ANTHROPIC):
+        if self.api_key is not None and not (
+            "x-api-key" in extra_headers and self._provider == _ANTHROPIC
+        ):
             headers["Authorization"] = f"Bearer {self.api_key.reveal()}"
-        own = {**more, **self._headers}
+        own = {**extra_headers, **self._headers}
         return headers | {name: value.reveal() for name, value in own.items()}
 
     @asynccontextmanager
@@ -491,13 +495,13 @@ class OpenAICompatible:
         raise ProviderError(fault)
 
     def _open_request(
-        self, method: str, url: str, body: bytes | None, more: Mapping[str, Secret]
+        self, method: str, url: str, body: bytes | None, extra_headers: Mapping[str, Secret]
     ) -> "aiohttp.client._RequestContextManager":
         # Not a coroutine: its variables hold secrets, which must not appear in a traceback.
         line = self._current_session()
         # aiohttp warns about large bodies unless they are files, which it sends in chunks.
         data = body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body)
-        headers = self._request_headers(more)
+        headers = self._request_headers(extra_headers)
         return line.session.request(
             method, url, data=data, headers=headers, proxy=line.proxy, allow_redirects=False
         )
@@ -535,6 +539,7 @@ class OpenAICompatible:
 
 
 async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:
+    """Yield data as the only chunk."""
     yield data
 
 

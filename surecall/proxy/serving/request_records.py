@@ -100,14 +100,14 @@ class RequestLog:
         return self.count
 
 
-def outcome_fields(settled: ExchangeResult) -> JSON:
+def outcome_fields(result: ExchangeResult) -> JSON:
     """Return the record fields that describe the result of a request."""
-    failure = settled.failure
+    failure = result.failure
     if failure is not None:
         fields: JSON = {"status": failure.status, "outcome": failure.code}
         fields["message"] = failure.message[:_MAX_EXCERPT]
     else:
-        choice = (settled.body or {})["choices"][0]
+        choice = (result.body or {})["choices"][0]
         names = tuple(
             call["function"]["name"] for call in choice["message"].get("tool_calls") or ()
         )
