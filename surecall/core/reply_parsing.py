@@ -131,7 +131,7 @@ def parse_reply(
     original = raw if isinstance(raw := choice.get("message"), dict) else {}
     if (fault := _size_fault(original)) is not None:
         return fault
-    repaired = _repaired_message(original, plan, config, repairs, is_canonical=canonical)
+    repaired = _repaired_message(original, plan, config, repairs, is_canonical_body=canonical)
     judge = _Judgement(config, toolbox, budget or WorkBudget())
     reading = _extract_calls(repaired, plan, judge, is_salvaged=FAILED_GENERATION in repairs)
     message, finish_reason = reading.message, finish_reason_of(choice)
@@ -183,11 +183,16 @@ def _repaired_body(body: Any, plan: Plan, config: ToolCallingConfig, repairs: li
 
 
 def _repaired_message(
-    original: JSON, plan: Plan, config: ToolCallingConfig, repairs: list[str], *, canonical: bool
+    original: JSON,
+    plan: Plan,
+    config: ToolCallingConfig,
+    repairs: list[str],
+    *,
+    is_canonical_body: bool,
 ) -> JSON:
     """Return a message with its transforms applied; add their names to `repairs`."""
     message = original
-    if not is_canonical:
+    if not is_canonical_body:
         message = RESPONSE.apply(config.endpoint.response_transforms, original, repairs)
     if config.call_protocol == "guided":
         message = _strip_json_surroundings(message, config, repairs)

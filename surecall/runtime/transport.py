@@ -208,10 +208,9 @@ _LARGE_TRANSLATION: Final = 128 * 1024
 _SUCCESS: Final = range(200, 300)
 
 
-async def _run_translation(
+async def _translate_in_thread_if_large(
     work: Callable[[NativeApi, bytes], bytes], api: NativeApi, data: bytes
 ) -> bytes:
-    """Translate data; in a thread if it is large."""
     if len(data) <= _LARGE_TRANSLATION:
         return work(api, data)
     import asyncio  # noqa: PLC0415 - see the module's first lines
@@ -351,13 +350,13 @@ class OpenAICompatible:
         if api is None:
             return await self._fetch("POST", self._url, without_native_turns(body))
         try:
-            data = await _run_translation(encode_native_request, api, body)
+            data = await _translate_in_thread_if_large(encode_native_request, api, body)
         except InvalidRequest as problem:
             return refusal_answer(problem)
         answer = await self._fetch("POST", self.url(api.path), data, self._native_headers(api.name))
         if answer.status not in _SUCCESS:
             return answer
-        translated = await _run_translation(decode_native_response, api, answer.body)
+        translated = await _translate_in_thread_if_large(decode_native_response, api, answer.body)
         return msgspec.structs.replace(answer, body=translated)
 
     async def models(self) -> HttpResponse:
@@ -438,15 +437,13 @@ class OpenAICompatible:
             ),
         )
 
-    def _request_headers(self, extra_headers: Mapping[str, Secret]) -> dict[str, str]:
+    def _request_headers(self, extra: Mapping[str, Secret]) -> dict[str, str]:
         """Return the headers of a request. The only place where the key is revealed."""
         headers = dict(_HEADERS)
         # Anthropic refuses a key as a token; others with its API may accept nothing else.
-        if self.api_key is not None and not (
-            "x-api-key" in extra_headers and self._provider == _ANTHROPIC
-        ):
+        if self.api_key is not None and not ("x-api-key" in extra and self._provider == _ANTHROPIC):
             headers["Authorization"] = f"Bearer {self.api_key.reveal()}"
-        own = {**extra_headers, **self._headers}
+        own = {**extra, **self._headers}
         return headers | {name: value.reveal() for name, value in own.items()}
 
     @asynccontextmanager
@@ -458,10 +455,10 @@ class OpenAICompatible:
             data = without_native_turns(body)
         else:
             try:
-                data = await _run_translation(encode_native_request, api, body)
+                data = await _translate_in_thread_if_large(encode_native_request, api, body)
             except InvalidRequest as problem:
                 refused = refusal_answer(problem)
-                yield Incoming(refused.status, refused.headers, _one_chunk(refused.body))
+                yield Incoming(refused.status, refused.headers, _yield_single_chunk(refused.body))
                 return
             url, headers = self.url(api.path), self._native_headers(api.name)
         async with self:
@@ -495,13 +492,13 @@ class OpenAICompatible:
         raise ProviderError(fault)
 
     def _open_request(
-        self, method: str, url: str, body: bytes | None, extra_headers: Mapping[str, Secret]
+        self, method: str, url: str, body: bytes | None, extra: Mapping[str, Secret]
     ) -> "aiohttp.client._RequestContextManager":
         # Not a coroutine: its variables hold secrets, which must not appear in a traceback.
         line = self._current_session()
         # aiohttp warns about large bodies unless they are files, which it sends in chunks.
         data = body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body)
-        headers = self._request_headers(extra_headers)
+        headers = self._request_headers(extra)
         return line.session.request(
             method, url, data=data, headers=headers, proxy=line.proxy, allow_redirects=False
         )
@@ -538,8 +535,7 @@ class OpenAICompatible:
         return bytes(received)
 
 
-async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:
-    """Yield data as the only chunk."""
+async def _yield_single_chunk(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 

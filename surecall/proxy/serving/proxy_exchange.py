@@ -226,7 +226,7 @@ def _show_answer(show: ShowDelta, sessions: list[Session], delta: DisplayDelta) 
 
 
 def _build_composer(
-    source_request: ClientRequest,
+    client_request: ClientRequest,
     history: tuple[HistoryEntry, ...],
     request_tools: RequestTools,
     config: ToolCallingConfig,
@@ -234,7 +234,7 @@ def _build_composer(
     """Return the request composer. Only the native protocol can keep the client's bytes."""
     if config.call_protocol != "native":
         return RequestBuilder(config)
-    return UpstreamRequestWriter(source_request, history, request_tools, config)
+    return UpstreamRequestWriter(client_request, history, request_tools, config)
 
 
 def _user_turn_start(messages: tuple[Message, ...]) -> int:

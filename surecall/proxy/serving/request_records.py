@@ -114,14 +114,14 @@ def outcome_fields(result: ExchangeResult) -> JSON:
         fields = {"status": 200, "outcome": "calls" if names else "text", "tools": names}
         fields["sent"] = _excerpt(choice["message"])
     return fields | {
-        "run_id": settled.run_id,
-        "attempts": settled.attempts,
-        "turns": settled.turns,
-        "repairs": settled.repairs,
-        "error_codes": settled.error_codes,
-        "lessons": settled.lessons,
-        "claims": settled.claims,
-        "received": _excerpt(settled.received),
+        "run_id": result.run_id,
+        "attempts": result.attempts,
+        "turns": result.turns,
+        "repairs": result.repairs,
+        "error_codes": result.error_codes,
+        "lessons": result.lessons,
+        "claims": result.claims,
+        "received": _excerpt(result.received),
     }
 
 

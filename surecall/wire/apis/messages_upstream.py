@@ -525,6 +525,7 @@ class MessageEventReader:
         return self._blocks.setdefault(self._last, _StreamedBlock())
 
     def _deltas(self, holder: JSON) -> Iterator[Delta]:
+        """Yield the text and the reasoning of a block or a delta."""
         if type_of(holder) in {"", "text", "text_delta"}:
             text = holder.get("text")
             if isinstance(text, str) and text:

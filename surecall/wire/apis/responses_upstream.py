@@ -339,6 +339,7 @@ def _item_text(item: JSON) -> str:
 
 
 def _thoughts(item: JSON) -> Iterator[str]:
+    """Yield the texts of a reasoning item."""
     if type_of(item) != "reasoning":
         return
     for key in ("summary", "content"):

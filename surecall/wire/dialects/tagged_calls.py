@@ -183,6 +183,7 @@ def call_tag_at(source: TextSource, at: int) -> tuple[spelling.TagStyle, Opening
 
 
 def _parse_function_tag(source: TextSource, at: int) -> OpeningTag | None:
+    """Parse the rest of `<function=f>`; None if it begins no call."""
     quote = source.mark_at(QUOTES, at)
     name = source.name_at(at + len(quote))
     end = source.skip_blanks(at + len(quote) + len(name))
@@ -311,6 +312,7 @@ def _attribute_arguments(tag: OpeningTag, shape: SchemaShape) -> JSON:
 
 
 def _skip_call_end(source: TextSource, at: int, style: spelling.TagStyle) -> int:
+    """Return the position after the closing tag of a call, if it follows."""
     # A quotation mark may be left of arguments that were written as text.
     after = source.skip_blanks(at + len(source.mark_at(QUOTES, at)))
     return _tag_end(source, after, style) if source.starts_with(style.call_end, after) else at
