@@ -27,7 +27,7 @@ from types import ModuleType, SimpleNamespace
 import msgspec
 
 from bench.bfcl_changes import Calls, Judged, changed_calls, golden
-from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.accepted_calls import WantedCall, call_misses
 from surecall.eval.scenarios.bfcl import (
     SET_NAMES,
@@ -168,7 +168,7 @@ async def evaluated(
     """Run each scenario once, and print how many of each set passed."""
     passed: Counter[str] = Counter()
     valid: Counter[str] = Counter()
-    setup = make_setup("m", strategy=strategy, extra_attempts=0)
+    setup = make_cell_setup("m", strategy=strategy, extra_attempts=0)
     failed: list[str] = []
     for name, one, request in runs:
         model = ScriptedModel(answer(request))

@@ -27,7 +27,7 @@ import msgspec
 from bench.bfcl_changes import changed
 from bench.bfcl_judge import told
 from surecall.cli import main as surecall
-from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.bfcl_turns import (
     MULTI_TURN_SETS,
     PACKAGE,
@@ -138,7 +138,7 @@ def our_verdict(one: Scenario, turns: Turns) -> tuple[str, Turns]:
         return world  # type: ignore[no-any-return]
 
     watching = msgspec.structs.replace(one, begin=begin)
-    case = TrialCase(watching, make_setup("m", strategy="raw", extra_attempts=0))
+    case = TrialCase(watching, make_cell_setup("m", strategy="raw", extra_attempts=0))
     trial, _ = asyncio.run(run_trial(Key(Cell("m"), one.id, 1), case, model))
     return "valid" if trial.ok else "invalid" if trial.status == "failed" else trial.error, made
 

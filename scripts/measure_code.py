@@ -179,14 +179,14 @@ def plain_run() -> Callable[[], Any]:
 def trial() -> Callable[[], Any]:
     """Prepare a trial of the happy path; its simulated model runs in another thread."""
     from surecall import OpenAICompatible  # noqa: PLC0415 - see above
-    from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial  # noqa: PLC0415
+    from surecall.eval.running.trial_run import TrialCase, make_cell_setup, run_trial  # noqa: PLC0415
     from surecall.eval.scenarios.builtin_scenarios import SCENARIOS  # noqa: PLC0415 - see above
     from surecall.eval.storage.trial import Cell, Key  # noqa: PLC0415 - see above
     from surecall.simulator import Simulator  # noqa: PLC0415 - see above
 
     (scenario,) = [each for each in SCENARIOS if each.id == "happy_path"]
     model = "sim/clean"
-    setup = make_setup(model)
+    setup = make_cell_setup(model)
     key = Key(Cell(model), scenario.id, 1)
 
     async def run(url: str) -> None:

@@ -65,7 +65,9 @@ def _check_same_settings(sources: Sequence[RunStore]) -> None:
         raise StoreError(f"scenarios differ between the runs: {', '.join(changed)}")
     codes = dict.fromkeys(store.meta.latest.code for store in sources)
     if len(codes) > 1:
-        print_note(f"warning: the runs were made with different versions: {', '.join(codes)}")
+        print_note(
+            f"warning: the runs were made with different versions of surecall: {', '.join(codes)}"
+        )
 
 
 def _merge_invocation(sources: Sequence[RunStore]) -> Invocation:

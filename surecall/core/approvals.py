@@ -52,6 +52,7 @@ def has_same_waiting_calls(
 
 
 def _comparable_fields(call: WaitingCall) -> tuple[str, str, JSON, str]:
+    """Return what tells waiting calls apart, whichever version recorded them."""
     return _call_id(call), call.name, call.arguments, call.reason
 
 

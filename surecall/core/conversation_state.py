@@ -140,6 +140,8 @@ class ConversationState(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct, omit_defaults=True):
+    """The stored form of everything but the messages."""
+
     turn: Run | None = None
     extras: JSON = {}
     hold: Hold | None = None
@@ -147,12 +149,16 @@ class _Head(msgspec.Struct, omit_defaults=True):
 
 
 class _RawHead(msgspec.Struct):
+    """A stored head before its turn is decoded."""
+
     turn: msgspec.Raw = msgspec.Raw()  # `Run.from_json` also parses runs of earlier versions
     extras: JSON = {}
     hold: Hold | None = None
 
 
 class _StateVersion(msgspec.Struct):
+    """The version of a stored state, which is decoded before anything else."""
+
     schema_version: int
 
 
@@ -191,10 +197,13 @@ def common_prefix_length(
     most = min(len(before), len(after))
     if before is after:
         return most
-    return next((at for at in range(start, most) if not _is_same(before[at], after[at])), most)
+    return next(
+        (at for at in range(start, most) if not _is_same_message(before[at], after[at])), most
+    )
 
 
-def _is_same(before: Message, after: Message) -> bool:
+def _is_same_message(before: Message, after: Message) -> bool:
+    """Whether two messages are equal, also in the types of their values."""
     # Equal messages may hold arguments of different types: in Python, True == 1.
     return before is after or (before == after and encode(before) == encode(after))
 

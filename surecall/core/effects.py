@@ -286,6 +286,7 @@ def first_equal_call(run: Run, call: ToolCall) -> str:
 
 @once_per_run
 def _first_calls(run: Run) -> dict[Effect, str]:
+    """Return the id of the first call with each effect in the newest reply."""
     firsts: dict[Effect, str] = {}
     for call_id, what in _newest_effects(run).items():
         firsts.setdefault(what, call_id)
@@ -329,6 +330,7 @@ def _has_run(result: ToolResult) -> bool:
 
 
 def _repeat_result(call: ToolCall, earlier: ToolResult, note: str, detail: str) -> ToolResult:
+    """Return the result of an earlier call as that of this one, with a note for the model."""
     envelope = earlier.envelope
     warnings = [*call.warnings, *envelope.get("warnings", ()), note]
     return ToolResult(
@@ -376,22 +378,23 @@ class _DefaultRemover:
         named = [item for one in known if isinstance(item := one.get("properties"), dict)]
         return self._remove_from_object(value, named) if named else value
 
-    def _remove_from_object(self, value: JSON, named: list[JSON]) -> JSON:
+    def _remove_from_object(self, value: JSON, property_maps: list[JSON]) -> JSON:
         kept: JSON = {}
         for key, item in value.items():
-            schemas = [properties[key] for properties in named if key in properties]
+            schemas = [properties[key] for properties in property_maps if key in properties]
             folded = self.remove(item, schemas)
             if not self._is_default(item, folded, schemas):
                 kept[key] = folded
         return kept
 
-    def _is_default(self, item: Any, folded: Any, schemas: list[Any]) -> bool:
+    def _is_default(self, item: Any, item_without_defaults: Any, schemas: list[Any]) -> bool:
+        """Whether a property repeats its default, apart from defaults inside it."""
         defaults = (one.get("default", _ABSENT) for one in schemas if isinstance(one, dict))
         default = next((one for one in defaults if one is not _ABSENT), _ABSENT)
         if default is _ABSENT:
             return False
         return equality_key(item) == equality_key(default) or (
-            equality_key(folded) == equality_key(self.remove(default, schemas))
+            equality_key(item_without_defaults) == equality_key(self.remove(default, schemas))
         )
 
     def _applicable_schemas(self, schemas: Iterable[Any], kind: str) -> Iterator[JSON]:
@@ -407,6 +410,7 @@ class _DefaultRemover:
                 waiting += [one for one in self._subschemas(schema, kind) if isinstance(one, dict)]
 
     def _subschemas(self, schema: JSON, kind: str) -> Iterator[Any]:
+        """Yield the schemas that apply to a value of a kind wherever `schema` does."""
         if (pointer := schema.get("$ref")) is not None:
             yield self._resolve_reference(str(pointer))
         yield from _schema_list(schema, "allOf")
@@ -421,10 +425,12 @@ class _DefaultRemover:
 
 
 def _schema_list(schema: JSON, keyword: str) -> list[Any]:
+    """Return the schemas under a keyword; none if it is missing or malformed."""
     below = schema.get(keyword)
     return below if isinstance(below, list) else []
 
 
 def _allows_type(schema: Any, kind: str) -> bool:
+    """Whether a schema allows values of a JSON type; without a type it does."""
     types = schema.get("type", kind) if isinstance(schema, dict) else kind
     return kind in (types if isinstance(types, list) else [types])

@@ -124,6 +124,7 @@ def _find_cycle(turns: Sequence[_TurnKey], key: _CallKey) -> Recurrence:
 
 
 def _is_same_turn(turns: Sequence[_TurnKey], at: int, period: int) -> bool:
+    """Whether a turn has the same calls as the one `period` turns before it."""
     return turns[at] is not None and turns[at] == turns[at - period]
 
 
@@ -134,6 +135,7 @@ def _turn_keys(run: Run) -> list[_TurnKey]:
 
 
 def _turn_key(run: Run, reply: Assistant) -> _TurnKey:
+    """Return what identifies the calls of a turn; None for a turn that breaks a cycle."""
     calls = [call for call in reply.calls if not call.is_ignored]
     if not calls or any(is_repeatable(run, call) for call in calls):
         return None
@@ -141,6 +143,7 @@ def _turn_key(run: Run, reply: Assistant) -> _TurnKey:
 
 
 def _call_key(call: ToolCall) -> _CallKey:
+    """Return what identifies a call: its tool and its arguments."""
     # Unparsable arguments are empty here; their size distinguishes two attempts.
     size = 0 if call.arguments else call.arguments_bytes
     return call.name, msgspec.json.encode(call.arguments, order="deterministic"), size
@@ -209,6 +212,7 @@ def failure_summary(result: ToolResult) -> str:
 
 
 def _failure_key(result: ToolResult) -> _FailureKey:
+    """Return what identifies a failure: the tool and its errors."""
     return result.name, result.error_codes, failure_summary(result)
 
 

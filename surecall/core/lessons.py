@@ -93,6 +93,7 @@ def lesson_from(fault: Fault, plan: Plan) -> str | None:
 
 
 def _is_bound_by_us(plan: Plan) -> bool:
+    """Whether the loop, not the caller, requested the response format."""
     # A form that the caller requested must not be omitted: it would change the answer.
     ours = bool(plan.known_tools) or plan.output is not None
     return plan.response_format is not None and ours
@@ -113,6 +114,7 @@ def _mentions_form(message: str, plan: Plan) -> bool:
 
 
 def _hides_tools(plan: Plan) -> bool:
+    """Whether a plan omits the tools that its history calls."""
     called = any(isinstance(message, Assistant) and message.calls for message in plan.messages)
     return called and bool(plan.known_tools) and not plan.tools
 
@@ -329,6 +331,7 @@ def request_lessons(
 
 
 def _is_useful(lesson: str, body: JSON, *, apis: bool) -> bool:
+    """Whether a lesson would change how a request is sent."""
     if lesson.startswith(API_PREFIX):
         return apis
     if lesson.startswith(MAX_TOOLS_PREFIX):
@@ -366,6 +369,7 @@ def _matches(row: RefusalRow, text: str) -> bool:
 
 
 def _says(text: str, phrases: Iterable[str]) -> bool:
+    """Whether a rejection has one of these phrases."""
     return any(
         _contains_any(text, _REFUSING) if phrase == "@refusing" else phrase in text
         for phrase in phrases
@@ -547,6 +551,7 @@ def _is_refused(text: str, place: int, length: int) -> bool:
 
 
 def _nearest_distance(text: str, at: int, words: Iterable[str]) -> int:
+    """Return the distance from a position to the nearest of these words."""
     places = (place for word in words for place in occurrences(text, word))
     return min((abs(place - at) for place in places), default=_NOWHERE)
 
@@ -580,6 +585,7 @@ def _lessons_about_signatures(text: str, messages: Sequence[JSON]) -> Iterator[s
 
 
 def _sent_calls(messages: Iterable[JSON]) -> Iterator[JSON]:
+    """Yield the calls in a history."""
     for message in messages:
         yield from message.get("tool_calls") or ()
 

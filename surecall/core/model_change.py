@@ -59,6 +59,7 @@ def change_model(
 
 
 def _combine_configs(previous: ToolCallingConfig, config: ToolCallingConfig) -> ToolCallingConfig:
+    """Return the next model's config, with the settings that hold for the whole run."""
     # A model without tool support may continue a run that requires no calls.
     relaxed = previous.tool_use_mode is ToolUseMode.RELAXED
     chats = relaxed and config.tool_use_mode is ToolUseMode.DISABLED

@@ -100,7 +100,7 @@ def _derive_unmet(run: Run) -> Obligation | None:
         return Obligation(
             ErrorCode.CONTRACT_UNMET,
             f"contract not met: still missing {words}",
-            _success_text(words),
+            _required_success(words),
             tools,
             {"missing": need_names(missing)} | _failure_details(run),
             bool(tools),
@@ -113,8 +113,9 @@ def need_names(missing: Iterable[Iterable[object]]) -> list[list[str]]:
     return [[str(need) for need in needs] for needs in missing]
 
 
-def _success_text(words: str) -> str:
-    return f"a successful call of {words}"
+def _required_success(tools: str) -> str:
+    """Describe what is missing: a successful call of these tools."""
+    return f"a successful call of {tools}"
 
 
 def _demandable_tools(run: Run, names: Iterable[str]) -> tuple[str, ...]:
@@ -143,16 +144,17 @@ def _unmet_by_mode(run: Run) -> Obligation | None:
         # If one of them must not be repeated, no other call would help.
         hopeful = len(tools) == len(failed)
         return Obligation(
-            ErrorCode.TOOL_ERROR, message, _success_text(words), tools, details, hopeful
+            ErrorCode.TOOL_ERROR, message, _required_success(words), tools, details, hopeful
         )
     if not any(result.ok for result in run.results):
-        message, wanted = "no tool call succeeded", _success_text("a tool")
+        message, wanted = "no tool call succeeded", _required_success("a tool")
         tools = _demandable_tools(run, [spec.name for spec in run.tools])
         return Obligation(ErrorCode.TOOL_ERROR, message, wanted, tools, details, bool(tools))
     return None
 
 
 def _failure_details(run: Run) -> JSON:
+    """Return the failed tools and the policy about them, for the details of an error."""
     failed, superseded = split_failures(run)
     return {
         "tool_failure_policy": run.config.tool_failure_policy.value,

@@ -250,6 +250,7 @@ def blank_out_values(text: str, values: Iterable[Any]) -> str:
 
 
 def _positions(value: str, text: str) -> Iterator[int]:
+    """Yield the positions at which a text contains a value as whole words."""
     text = _join_digit_groups(text) if value.isdecimal() else text
     at = text.find(value) if value else -1
     while at >= 0:
@@ -259,6 +260,7 @@ def _positions(value: str, text: str) -> Iterator[int]:
 
 
 def _is_word_edge(text: str, at: int, step: int) -> bool:
+    """Whether the character beside a value ends the word; `step` leads away from the value."""
     if not 0 <= at < len(text):
         return True
     beyond = text[at + step] if 0 <= at + step < len(text) else ""

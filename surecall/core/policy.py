@@ -73,9 +73,10 @@ def _reject_excess_call(call: ToolCall) -> ToolCall:
     return _reject_call(call, ErrorCode.TOOL_CALL_NOT_EXECUTED, message)
 
 
-def _check_call(run: Run, used: int, call: ToolCall) -> ToolCall:
+def _check_call(run: Run, executed_calls: int, call: ToolCall) -> ToolCall:
+    """Return a call with the sources of its arguments, or with the problem that it has."""
     config = run.config
-    if (problem := _call_problem(run, used, call)) is not None:
+    if (problem := _call_problem(run, executed_calls, call)) is not None:
         return msgspec.structs.replace(call, problem=problem)
     if known := find_sources(run, call):
         call = msgspec.structs.replace(call, grounds=known)
@@ -99,11 +100,11 @@ def _check_call(run: Run, used: int, call: ToolCall) -> ToolCall:
     return call
 
 
-def _call_problem(run: Run, used: int, call: ToolCall) -> Problem | None:
+def _call_problem(run: Run, executed_calls: int, call: ToolCall) -> Problem | None:
     """Return why a call is not allowed, or not yet: wrong order, or values made up."""
     if call.problem is not None:
         return call.problem
-    if used >= run.config.max_total_tool_calls:
+    if executed_calls >= run.config.max_total_tool_calls:
         return Problem(ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
     if (first := contract_progress(run).later.get(call.name)) is not None:
         message = f"{call.name} comes later: call {first} first."
@@ -112,6 +113,7 @@ def _call_problem(run: Run, used: int, call: ToolCall) -> Problem | None:
 
 
 def _reject_call(call: ToolCall, code: ErrorCode, message: str) -> ToolCall:
+    """Return a call with a problem, so that it does not run."""
     return msgspec.structs.replace(call, problem=Problem(code, message))
 
 

@@ -169,6 +169,7 @@ def _next_step(run: Run, need: Obligation) -> str | None:
 
 
 def _is_attempt(result: ToolResult, need: Obligation) -> bool:
+    """Whether a result is that of a new attempt to meet a need."""
     return result.name in need.tools and not is_repetition(result)
 
 

@@ -164,9 +164,9 @@ def _is_never_sent(message: Message) -> bool:
     return blank or isinstance(message, Refusal)
 
 
-def merge_contents(row: Iterable[Message]) -> str | list[JSON]:
+def merge_contents(messages: Iterable[Message]) -> str | list[JSON]:
     """Merge the contents of several user messages into one."""
-    contents = [message.content for message in row if isinstance(message, User)]
+    contents = [message.content for message in messages if isinstance(message, User)]
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(map(str, contents))
     return [part for content in contents for part in _content_parts(content)]

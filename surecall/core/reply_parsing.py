@@ -88,6 +88,7 @@ def is_canonical(body: object) -> bool:
 
 
 def _is_canonical_call(call: object) -> bool:
+    """Whether no transform would change a call."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return False
@@ -130,9 +131,9 @@ def parse_reply(
     original = raw if isinstance(raw := choice.get("message"), dict) else {}
     if (fault := _size_fault(original)) is not None:
         return fault
-    repaired = _repaired_message(original, plan, config, repairs, canonical=canonical)
+    repaired = _repaired_message(original, plan, config, repairs, is_canonical_body=canonical)
     judge = _Judgement(config, toolbox, budget or WorkBudget())
-    reading = _extract_calls(repaired, plan, judge, salvaged=FAILED_GENERATION in repairs)
+    reading = _extract_calls(repaired, plan, judge, is_salvaged=FAILED_GENERATION in repairs)
     message, finish_reason = reading.message, finish_reason_of(choice)
     repairs += reading.repairs
     if message is not original and (fault := _size_fault(message)) is not None:
@@ -176,15 +177,22 @@ def _answer_text(message: JSON, config: ToolCallingConfig, repairs: list[str]) -
 
 
 def _repaired_body(body: Any, plan: Plan, config: ToolCallingConfig, repairs: list[str]) -> Any:
+    """Return a body with its transforms applied; add their names to `repairs`."""
     is_object = isinstance(body, dict)
     return BODY.apply(_body_transforms(plan, config), body, repairs) if is_object else body
 
 
 def _repaired_message(
-    original: JSON, plan: Plan, config: ToolCallingConfig, repairs: list[str], *, canonical: bool
+    original: JSON,
+    plan: Plan,
+    config: ToolCallingConfig,
+    repairs: list[str],
+    *,
+    is_canonical_body: bool,
 ) -> JSON:
+    """Return a message with its transforms applied; add their names to `repairs`."""
     message = original
-    if not canonical:
+    if not is_canonical_body:
         message = RESPONSE.apply(config.endpoint.response_transforms, original, repairs)
     if config.call_protocol == "guided":
         message = _strip_json_surroundings(message, config, repairs)
@@ -206,7 +214,7 @@ def _body_transforms(plan: Plan, config: ToolCallingConfig) -> tuple[str, ...]:
     )
 
 
-def _withheld_fault(reason: str | None, text: str, repairs: list[str]) -> Fault | None:
+def _withheld_fault(finish_reason: str | None, text: str, repairs: list[str]) -> Fault | None:
     """Return why a reply was withheld: the provider could not parse it, or a filter blocked it.
 
     A blocked reply is not retried: the filter would block it again.
@@ -214,22 +222,22 @@ def _withheld_fault(reason: str | None, text: str, repairs: list[str]) -> Fault 
     if FAILED_GENERATION in repairs:
         sentence = "the provider could not parse the model's output"
         return Fault(ErrorCode.MALFORMED_CALL, sentence, retryable=True)
-    if not is_blank(text) or finish_kind(reason) is not FinishKind.FILTERED:
+    if not is_blank(text) or finish_kind(finish_reason) is not FinishKind.FILTERED:
         return None
-    sentence = f"the provider blocked the reply: {str(reason)[:MAX_REASON_LENGTH]}"
+    sentence = f"the provider blocked the reply: {str(finish_reason)[:MAX_REASON_LENGTH]}"
     return Fault(ErrorCode.CONTENT_POLICY, sentence, hint=HINTS[ErrorCode.CONTENT_POLICY])
 
 
 def _refuse_unfinished(
     calls: tuple[ToolCall, ...],
-    reason: str | None,
+    finish_reason: str | None,
     reading: ExtractedCalls,
     message: JSON,
     plan: Plan,
     config: ToolCallingConfig,
 ) -> tuple[ToolCall, ...]:
     """Refuse the calls of a reply that was cut off, filtered, or reported as malformed."""
-    match finish_kind(reason):
+    match finish_kind(finish_reason):
         case FinishKind.CUT_OFF:
             written = _written_call(reading, message) if len(calls) == 1 else ""
             return refuse_cut_calls(calls, written, plan, config.max_tool_args_bytes)
@@ -292,7 +300,7 @@ class _Judgement:
 
 
 def _extract_calls(
-    message: JSON, plan: Plan, judge: _Judgement, *, salvaged: bool
+    message: JSON, plan: Plan, judge: _Judgement, *, is_salvaged: bool
 ) -> ExtractedCalls:
     """Extract the calls of the call protocol, and calls written as text that are unambiguous."""
     config = judge.config
@@ -304,7 +312,7 @@ def _extract_calls(
     mode: TextCalls = "off" if is_answer or forbids else text_calls_mode(config)
     # A guided reply that begins as JSON is meant as a call, whatever its keys.
     is_json = config.call_protocol == "guided" and _begins_json(text_of(decoded.get("content")))
-    if salvaged or (is_json and not is_answer):
+    if is_salvaged or (is_json and not is_answer):
         mode = "any"
     reading = extract_text_calls(
         decoded, plan.tools, mode, strip_thinking=config.endpoint.strip_thinking
@@ -313,7 +321,7 @@ def _extract_calls(
     resolve = partial(judge.resolve, in_text=bool(reading.requested_calls))
     if decoded is not message and not is_answer:
         return reject_guided_copies(reading, message, plan, config, resolve, judge.budget)
-    config = _salvage_config(config) if salvaged else config
+    config = _salvage_config(config) if is_salvaged else config
     return accept_text_calls(reading, plan, config, resolve, judge.budget)
 
 
@@ -354,6 +362,7 @@ def text_calls_mode(config: ToolCallingConfig) -> TextCalls:
 
 
 def _text_field(mapping: JSON, key: str) -> str | None:
+    """Return the value of a key if it is text."""
     value = mapping.get(key)
     return value if isinstance(value, str) else None
 
@@ -469,18 +478,21 @@ def _validation_problem(
 
 
 def _can_be_reinterpreted(
-    read: ParsedArguments, config: ToolCallingConfig, *, in_text: bool
+    parsed_arguments: ParsedArguments, config: ToolCallingConfig, *, in_text: bool
 ) -> bool:
     """Whether refused arguments may have another meaning."""
-    too_large = read.problem is not None and read.problem.code is ErrorCode.ARGUMENTS_TOO_LARGE
+    too_large = (
+        parsed_arguments.problem is not None
+        and parsed_arguments.problem.code is ErrorCode.ARGUMENTS_TOO_LARGE
+    )
     # The end of an unparsable call in text is unknown.
-    is_open = in_text and read.value is None
+    is_open = in_text and parsed_arguments.value is None
     return config.endpoint.coerce_arguments and not too_large and not is_open
 
 
 def _only_candidate(
     raw: Any,
-    read: ParsedArguments,
+    parsed_arguments: ParsedArguments,
     tool: ToolDefinition,
     config: ToolCallingConfig,
     toolbox: Toolbox,
@@ -493,7 +505,7 @@ def _only_candidate(
         lambda value: _fit_arguments(value, tool, config, budget),
         lambda value: tool.validate.rejections(value, budget),
     )
-    only = sole_candidate(raw, read.value, expected)
+    only = sole_candidate(raw, parsed_arguments.value, expected)
     # Without budget, further meanings may be unchecked.
     if only is None or budget.is_exhausted:
         return None

@@ -266,6 +266,7 @@ def start_fields(source: Run | RunStartEvent) -> dict[str, Any]:
 
 
 def _derive_facts(run: Run) -> dict[str, Any]:
+    """Return the values of all `RunFact` attributes by name."""
     own = run.messages[run.start :]
     said = tuple([message for message in own if isinstance(message, Assistant)])
     answers = [message for message in own if isinstance(message, ToolResult)]
@@ -310,11 +311,11 @@ def count_turns(messages: Sequence[Message]) -> int:
     return len(said) - _count_search_turns(said, searches)
 
 
-def _count_search_turns(said: Sequence[Assistant], searches: dict[str, bool]) -> int:
+def _count_search_turns(replies: Sequence[Assistant], search_successes: dict[str, bool]) -> int:
     """Count the turns that only searched for tools, and were allowed to."""
     return sum(
-        bool(reply.calls) and all(searches.get(call.id, False) for call in reply.calls)
-        for reply in said
+        bool(reply.calls) and all(search_successes.get(call.id, False) for call in reply.calls)
+        for reply in replies
     )
 
 

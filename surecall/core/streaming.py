@@ -103,6 +103,7 @@ class ResponseReader:
         return self._assembler.finish() if self._is_stream else bytes(self._plain)
 
     def _deltas(self, events: Iterable[SseEvent]) -> list[Delta]:
+        """Assemble events; return their deltas, with consecutive text joined."""
         deltas: list[Delta] = []
         for event in events:
             if self.is_complete:
@@ -114,10 +115,10 @@ class ResponseReader:
         return [delta for run in runs for delta in _join_texts(run)]
 
 
-def _join_texts(run: list[Delta]) -> list[Delta]:
-    """Join text deltas into one; return others unchanged."""
-    texts = [delta.text for delta in run if isinstance(delta, TextDelta)]
-    return [TextDelta("".join(texts))] if texts else run
+def _join_texts(deltas: list[Delta]) -> list[Delta]:
+    """Join deltas of one kind if they are text; return others unchanged."""
+    texts = [delta.text for delta in deltas if isinstance(delta, TextDelta)]
+    return [TextDelta("".join(texts))] if texts else deltas
 
 
 SafeDelta: TypeAlias = TextDelta | ReasoningDelta
@@ -205,7 +206,7 @@ class MarkFilter:
                 self._is_held = self._marks > _MAX_MARKS
         return free
 
-    def _emit_reasoning(self, free: list[SafeDelta]) -> bool:
+    def _emit_reasoning(self, deltas: list[SafeDelta]) -> bool:
         """Emit reasoning; return whether it has ended, so that more may follow."""
         thought, closer, rest = self._pending.partition(self._closer)
         if closer:
@@ -216,10 +217,10 @@ class MarkFilter:
             rest, thought = thought[cut:], thought[:cut]
         self._pending = rest
         if thought:
-            free.append(ReasoningDelta(thought))
+            deltas.append(ReasoningDelta(thought))
         return bool(closer)
 
-    def _emit_text(self, free: list[SafeDelta]) -> bool:
+    def _emit_text(self, deltas: list[SafeDelta]) -> bool:
         """Emit the text before the first possible mark; return whether to continue."""
         text = self._pending
         if self._has_thought and not self._last:
@@ -231,10 +232,10 @@ class MarkFilter:
             )
         shown = (text if place < 0 else text[:place]).rstrip()
         self._pending = text[len(shown) :]
-        self._show(shown, free)
+        self._show(shown, deltas)
         # A NUL, which no mark contains, rules out marks that have only begun.
         is_marked = place >= 0 and self._find(self._pending + "\0") >= 0
-        goes_on = is_marked and self._handle_mark(place - len(shown), free)
+        goes_on = is_marked and self._handle_mark(place - len(shown), deltas)
         self._is_held = self._is_held or len(self._pending) > _MAX_PENDING_CHARS
         return goes_on and not self._is_held
 
@@ -245,23 +246,24 @@ class MarkFilter:
             begun.startswith(_HEADERS) or any(header.startswith(begun) for header in _HEADERS)
         )
 
-    def _show(self, text: str, free: list[SafeDelta]) -> None:
+    def _show(self, text: str, deltas: list[SafeDelta]) -> None:
+        """Add text to the deltas to show."""
         if not text:
             return
-        free.append(TextDelta(text))
+        deltas.append(TextDelta(text))
         self._last = text[-1]
         line = text.rpartition("\n")[2]
         ticks = line.count(_TICK) + (0 if "\n" in text else self._in_code)
         self._in_code = ticks % 2
 
-    def _handle_mark(self, place: int, free: list[SafeDelta]) -> bool:
+    def _handle_mark(self, place: int, deltas: list[SafeDelta]) -> bool:
         """Handle a complete mark: in inline code, of reasoning, or perhaps of a call."""
         if place == 0 and self._in_code and self._last == _TICK:
             line, newline, _ = self._pending.partition("\n")
             inside, tick, _ = line.partition(_TICK)
             if tick:
                 self._pending = self._pending[len(inside) + 1 :]
-                self._show(inside + tick, free)
+                self._show(inside + tick, deltas)
                 return True
             if not newline:
                 return False  # the code may still end in this line
@@ -400,6 +402,7 @@ class EdgeFilter:
         return free
 
     def _release(self, piece: str) -> str:
+        """Add text; return the part that will not be trimmed, and keep the rest."""
         text = self._pending + piece
         if not self._has_begun and may_be_lead(text):
             cut = 0

@@ -78,6 +78,7 @@ def _normalize_envelope(name: str, value: Mapping[str, Any]) -> JSON:
 
 
 def _normalize_error(item: Any) -> JSON:
+    """Return an error of a tool with a code and a message."""
     if isinstance(item, Mapping):
         code, message = item.get("code") or "TOOL_FAILED", item.get("message") or ""
         final = item.get("retry") is False
@@ -91,6 +92,7 @@ def _retry_field(*, retry: bool) -> JSON:
 
 
 def _as_data(value: Any) -> JSON:
+    """Return a value as the data of an envelope, which is an object."""
     if value is None:
         return {}
     return dict(value) if isinstance(value, Mapping) else {"value": value}
@@ -180,6 +182,7 @@ def unserializable_problem(error: BaseException) -> Problem:
 
 
 def _limit_problem(reason: str, size: int, limit: int, preview: str) -> Problem:
+    """Return the problem of a result that exceeds a limit."""
     data: JSON = {"executed": True, "bytes": size, "max_bytes": limit, "reason": reason}
     if preview:
         data["preview"] = preview
@@ -197,6 +200,7 @@ def _limit_problem(reason: str, size: int, limit: int, preview: str) -> Problem:
 
 
 def _preview(value: Any, limit: int) -> str:
+    """Return the beginning of a value as JSON; blank if it cannot be serialized."""
     try:
         return to_json(_abridge(value)).decode()[:limit]
     except BaseException:  # noqa: BLE001  # a tool's own classes are third-party code
@@ -251,6 +255,7 @@ def _has_non_finite(value: Any) -> bool:
 
 
 def _to_plain(value: Any) -> Any:
+    """Convert a value that is not JSON; raise `TypeError` if that is impossible."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")

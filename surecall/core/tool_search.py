@@ -84,6 +84,7 @@ def is_limited(run: Run) -> bool:
 
 @once_per_run
 def _limited_specs(run: Run) -> tuple[ToolSpec, ...]:
+    """Return the tools of a request: the search, and those that the transcript brings up."""
     most = run.config.endpoint.max_tools_per_request or len(run.tools)
     contract = run.config.contract
     # In the order of the contract, not by what is missing, so that the list is stable.
@@ -108,20 +109,20 @@ def chosen_names(choice: Any) -> tuple[str, ...]:
             return ()
 
 
-def limit_plan(plan: Plan, most: int) -> Plan:
+def limit_plan(plan: Plan, limit: int) -> Plan:
     """Return the plan with at most this many tools; the same object if it has no more.
 
     An endpoint has refused the number of its tools. Plans of text protocols have none.
     """
-    if len(plan.tools) <= most:
+    if len(plan.tools) <= limit:
         return plan
     pinned = (*chosen_names(plan.tool_choice), *plan.required_tools)
     search, *others = plan.tools
     if is_search_spec(search):  # the limit was too high
         others.sort(key=lambda spec: spec.name not in pinned)
-        tools = (search, *others)[:most]
+        tools = (search, *others)[:limit]
     else:
-        tools = select_tools(plan.tools, plan.messages, most, pinned)
+        tools = select_tools(plan.tools, plan.messages, limit, pinned)
     return msgspec.structs.replace(plan, tools=tools)
 
 
@@ -146,19 +147,19 @@ def with_learned_limit(run: Run, lessons: Iterable[str]) -> Run:
     return msgspec.structs.replace(run, config=config)
 
 
-def without_room_for(run: Run, others: int) -> Run:
-    """Return the run with room for tools that are no functions, which limits count as well."""
+def with_room_for_other_tools(run: Run, other_tool_count: int) -> Run:
+    """Return the run with fewer functions per request, as limits count the other tools too."""
     most = run.config.endpoint.max_tools_per_request
-    if most is None or not others:
+    if most is None or not other_tool_count:
         return run
-    config = run.config.replace(max_tools_per_request=max(most - others, 1))
+    config = run.config.replace(max_tools_per_request=max(most - other_tool_count, 1))
     return msgspec.structs.replace(run, config=config)
 
 
 def select_tools(
     tools: tuple[ToolSpec, ...],
     messages: Sequence[Message],
-    most: int,
+    limit: int,
     pinned: Sequence[str] = (),
     first: Sequence[str] = (),
 ) -> tuple[ToolSpec, ...]:
@@ -168,9 +169,9 @@ def select_tools(
     selections from the same list are the same object. One tool leaves no room for the search.
     """
     index = tool_index(tools)
-    names = _Selection(index, max(most - 1, 1)).select_names(messages, pinned, first)
+    names = _Selection(index, max(limit - 1, 1)).select_names(messages, pinned, first)
     specs = index.select(names)
-    return specs if most > 1 else specs[1:]
+    return specs if limit > 1 else specs[1:]
 
 
 class _Selection:
@@ -197,6 +198,7 @@ class _Selection:
         return tuple(self._claims)
 
     def _claims_of(self, message: Message, position: int) -> Iterator[tuple[str, _Claim]]:
+        """Yield the tools that a message brings up, each with its claim."""
         match message:
             case User(nudge=False, rung=""):
                 found = self._index.rank(text_of(message.content), MAX_FOUND)
@@ -276,7 +278,7 @@ def answer_searches(run: Run) -> Run:
     searches = [call for call in run.replies[-1].calls if is_search(run, call)]
     if not searches:
         return run
-    before = _searches_in_a_row(run.messages[:-1])
+    before = _count_searches_in_a_row(run.messages[:-1])
     results = [_search(run, call, before + at) for at, call in enumerate(searches)]
     return run.with_results(results)
 
@@ -320,7 +322,7 @@ def without_searches(run: Run, turn: Assistant) -> Assistant:
     return msgspec.structs.replace(turn, calls=calls)
 
 
-def _searches_in_a_row(messages: Sequence[Message]) -> int:
+def _count_searches_in_a_row(messages: Sequence[Message]) -> int:
     searches = 0
     for message in reversed(messages):
         match message:
@@ -340,10 +342,11 @@ def search_query(call: ToolCall) -> str:
     return " ".join(text for text in texts if isinstance(text, str))
 
 
-def _search(run: Run, call: ToolCall, before: int) -> ToolResult:
+def _search(run: Run, call: ToolCall, searches_in_a_row: int) -> ToolResult:
+    """Return the result of a search, unless there were too many in a row."""
     query = search_query(call)
     found: tuple[str, ...] = ()
-    if before >= MAX_SEARCHES_IN_A_ROW:
+    if searches_in_a_row >= MAX_SEARCHES_IN_A_ROW:
         envelope = refusal_envelope(call.name, _TOO_MANY_SEARCHES)
     elif is_blank(query):
         envelope = refusal_envelope(call.name, _NO_QUERY)
@@ -357,11 +360,12 @@ def _search(run: Run, call: ToolCall, before: int) -> ToolResult:
     return msgspec.structs.replace(result, found=found)
 
 
-def _found_data(index: ToolIndex, found: tuple[str, ...]) -> JSON:
-    if not found:
+def _found_data(index: ToolIndex, names: tuple[str, ...]) -> JSON:
+    """Return the data of the result of a search: the tools found, and a note."""
+    if not names:
         return {"found": [], "note": _NOTHING_FOUND}
     rows = [
         {"name": name, "description": index.by_name[name].description[:_MAX_DESCRIPTION_CHARS]}
-        for name in found
+        for name in names
     ]
     return {"found": rows, "note": "You can call these tools now."}

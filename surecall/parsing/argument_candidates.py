@@ -152,9 +152,9 @@ def _fit_candidate(candidate: ArgumentCandidate, target: TargetTool) -> Coercion
     return Coercion(fitted.value, tuple(dict.fromkeys(steps)))
 
 
-def _may_be_negative_zero(raw: object, found: Coercion) -> bool:
+def _may_be_negative_zero(raw: object, coercion: Coercion) -> bool:
     """Whether a string was converted from an integer that may have been `-0`."""
-    if "text_from_number" not in found.steps or not isinstance(raw, str):
+    if "text_from_number" not in coercion.steps or not isinstance(raw, str):
         return False
     compact = "".join(raw.split())
     return any(piece in compact for piece in _NEGATIVE_ZEROS)
@@ -164,6 +164,7 @@ def _may_be_negative_zero(raw: object, found: Coercion) -> bool:
 
 
 def _raw_candidates(raw: object, target: TargetTool) -> list[ArgumentCandidate]:
+    """List the candidates for arguments as the provider sent them."""
     repairs: dict[str, None] = {}
     try:
         if isinstance(raw, str):
@@ -182,6 +183,7 @@ def _raw_candidates(raw: object, target: TargetTool) -> list[ArgumentCandidate]:
 def _text_candidates(
     raw: str, target: TargetTool, repairs: dict[str, None]
 ) -> list[ArgumentCandidate]:
+    """List the candidates for arguments in text; add the repairs to `repairs`."""
     text = _unwrap_text(raw, repairs)
     if text in {"", "[]"} or text in _NULL_WORDS:
         value = [] if text == "[]" else text
@@ -202,6 +204,7 @@ def _text_candidates(
 
 
 def _document_candidates(document: str, repairs: dict[str, None]) -> list[ArgumentCandidate]:
+    """Return a JSON document as the only candidate; none if it is not an object."""
     value = decode_repaired(document, repairs)
     return [ArgumentCandidate(value, tuple(repairs))] if isinstance(value, dict) else []
 
@@ -209,7 +212,7 @@ def _document_candidates(document: str, repairs: dict[str, None]) -> list[Argume
 def _empty_candidates(
     value: Any, target: TargetTool, steps: tuple[str, ...]
 ) -> list[ArgumentCandidate]:
-    """Interpret an empty value as no arguments, unless it may be the value of a property."""
+    """List what an empty value may mean: no arguments, or the value of any property."""
     doubts = [ArgumentCandidate({name: value}, is_certain=False) for name in target.properties]
     return [ArgumentCandidate({}, steps), *doubts]
 
@@ -222,12 +225,13 @@ def _unwrap_text(text: str, repairs: dict[str, None]) -> str:
 
 
 def _unwrap_layer(text: str, repairs: dict[str, None]) -> str:
+    """Return a text without the outermost layer around the JSON."""
     inside = strip_control_tokens(text)
     if inside != text.strip():
         repairs["control_tokens"] = None
     inside = strip_wrapping(inside, repairs)
     if inside.startswith('"'):
-        return _decode_string(inside, repairs)
+        return _decode_json_string(inside, repairs)
     if inside.startswith("{") and inside.endswith("}"):
         item = inside[1:-1].strip().removesuffix(",")
         if item.startswith("{"):
@@ -241,7 +245,8 @@ def _unwrap_layer(text: str, repairs: dict[str, None]) -> str:
     return inside
 
 
-def _decode_string(text: str, repairs: dict[str, None]) -> str:
+def _decode_json_string(text: str, repairs: dict[str, None]) -> str:
+    """Decode JSON that was encoded as a JSON string; return other text unchanged."""
     try:
         inner: str = json.loads(text)
     except ValueError:
@@ -351,6 +356,7 @@ def _variants(candidate: ArgumentCandidate, target: TargetTool) -> Iterator[Argu
 
 
 def _inner_arguments(value: JSON, is_own_name: Callable[[str], bool]) -> JSON | None:
+    """Return the arguments of a call of this tool that is written inside the arguments, if any."""
     function = value.get("function")
     if isinstance(function, dict) and value.keys() <= {"function", *_METADATA_KEYS}:
         value = function
@@ -418,10 +424,11 @@ def _decode_entities(text: str, decode: Callable[[str], str]) -> str:
     return head + "".join(map(decode, rest))
 
 
-def _unescape_common_entity(after: str) -> str:
-    end = after.find(";", 0, _LONGEST_ENTITY + 1)
-    known = _ENTITIES.get(after[:end].lower()) if end > 0 else None
-    return f"&{after}" if known is None else known + after[end + 1 :]
+def _unescape_common_entity(rest: str) -> str:
+    """Decode a common entity in the text after an ampersand; else put the ampersand back."""
+    end = rest.find(";", 0, _LONGEST_ENTITY + 1)
+    known = _ENTITIES.get(rest[:end].lower()) if end > 0 else None
+    return f"&{rest}" if known is None else known + rest[end + 1 :]
 
 
 # Single values
@@ -475,6 +482,7 @@ def repair_values(
 
 
 def _guesses(value: Any) -> list[_Guess]:
+    """List the possible meanings of a rejected value."""
     if isinstance(value, int) and not isinstance(value, bool):
         return [_Guess(str(value), "text_from_number")]
     return _text_guesses(value) if isinstance(value, str) else []
@@ -512,9 +520,9 @@ def _inner_texts(text: str) -> list[str]:
     return list(found)
 
 
-def _strip_quotes(text: str, before: str) -> str:
+def _strip_quotes(text: str, unstripped: str) -> str:
     """Strip one pair of quotation marks, unless blanks were stripped."""
-    if text == before and len(text) > 1:
+    if text == unstripped and len(text) > 1:
         if _QUOTES.get(text[0]) == text[-1]:
             return text[1:-1]
         if text.startswith(_QUOTE_MARK) and text.endswith(_QUOTE_MARK):
@@ -551,16 +559,16 @@ _DECODERS: dict[str, Callable[[str], str]] = {
 }
 
 
-def _value_at(value: Any, place: ValuePath) -> Any:
-    for step in place:
+def _value_at(value: Any, path: ValuePath) -> Any:
+    for step in path:
         value = value[step]
     return value
 
 
-def _json_at(value: Any, place: ValuePath) -> str:
+def _json_at(value: Any, path: ValuePath) -> str:
     """Return the value at a path as JSON; blank if the path no longer exists."""
     try:
-        return json.dumps(_value_at(value, place), sort_keys=True)
+        return json.dumps(_value_at(value, path), sort_keys=True)
     except (LookupError, TypeError):
         return ""
 

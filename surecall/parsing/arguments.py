@@ -139,6 +139,7 @@ def _parse_text(raw: str, max_bytes: int) -> ParsedArguments:
 
 
 def _parse_tree(raw: object, max_bytes: int) -> ParsedArguments:
+    """Parse arguments that were sent as a JSON value instead of text."""
     repairs: dict[str, None] = {}
     size = 0
     try:
@@ -151,8 +152,8 @@ def _parse_tree(raw: object, max_bytes: int) -> ParsedArguments:
         return _parse_failure(size, refusal)
 
 
-def _parse_failure(size: int, refusal: ParseError) -> ParsedArguments:
-    problem = Problem(ErrorCode.ARGUMENTS_JSON_PARSE_ERROR, refusal.message, refusal.data)
+def _parse_failure(size: int, error: ParseError) -> ParsedArguments:
+    problem = Problem(ErrorCode.ARGUMENTS_JSON_PARSE_ERROR, error.message, error.data)
     return ParsedArguments(None, size, problem=problem)
 
 
@@ -234,8 +235,9 @@ def decode_repaired(document: str, repairs: dict[str, None]) -> object:
 
 
 def _require_equal(values: list[object]) -> object:
+    """Return the first of several documents; raise `ParseError` if they differ."""
     first, *others = values
-    if all(_is_same(first, other) for other in others):
+    if all(_has_same_json(first, other) for other in others):
         return first
     raise ParseError(
         "several_objects",
@@ -245,6 +247,7 @@ def _require_equal(values: list[object]) -> object:
 
 
 def _sanitize_if_needed(value: object, text: str, repairs: dict[str, None]) -> object:
+    """Sanitize a value if its text has escaped surrogates or may be nested too deeply."""
     # A surrogate needs an escape, and deep nesting needs that many brackets.
     if "\\u" in text or text.count("{") + text.count("[") > MAX_DEPTH:
         return sanitize_value(value, repairs)
@@ -278,6 +281,7 @@ def _sanitize_key(key: object, repairs: dict[str, None]) -> str:
 
 
 def _check_scalar(value: object) -> object:
+    """Return a number or null; raise `ParseError` for anything that JSON cannot represent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else _refuse_not_finite(str(value))
     if isinstance(value, int):
@@ -300,7 +304,7 @@ def _build_object(pairs: list[tuple[str, Any]]) -> JSON:
     value = dict(pairs)
     if len(value) < len(pairs):
         for key, item in pairs:
-            if not _is_same(value[key], item):
+            if not _has_same_json(value[key], item):
                 raise ParseError(
                     "duplicate_key",
                     f'The key "{truncate(key, MAX_QUOTED_CHARS)}" appears twice, with '
@@ -311,7 +315,7 @@ def _build_object(pairs: list[tuple[str, Any]]) -> JSON:
     return value
 
 
-def _is_same(one: object, other: object) -> bool:
+def _has_same_json(one: object, other: object) -> bool:
     # In Python 1, 1.0, and True are equal; their JSON texts differ.
     return one is other or _CANONICAL.encode(one) == _CANONICAL.encode(other)
 
@@ -400,8 +404,9 @@ def parse_json_value(text: str) -> ParsedValue:
         return ParsedValue(problem=_problem_text(refusal))
 
 
-def _problem_text(refusal: ParseError) -> str:
-    if refusal.reason in _KEY_PROBLEMS:
-        return _KEY_PROBLEMS[refusal.reason].format(refusal.key)
-    near = f" (near `{refusal.near}`)" if refusal.near else ""
-    return _PROBLEMS.get(refusal.reason, f"it is not one JSON value with nothing around it{near}")
+def _problem_text(error: ParseError) -> str:
+    """Return why a text is not exactly one JSON value, as a clause."""
+    if error.reason in _KEY_PROBLEMS:
+        return _KEY_PROBLEMS[error.reason].format(error.key)
+    near = f" (near `{error.near}`)" if error.near else ""
+    return _PROBLEMS.get(error.reason, f"it is not one JSON value with nothing around it{near}")

@@ -162,6 +162,7 @@ class WorkBudget:
 
 
 def _encode_or_empty(value: Any) -> bytes:
+    """Encode a value as JSON; return no bytes if it is nested too deeply."""
     try:
         return encode_json(value, _encode)
     except TooDeep:  # rejected later, when the value is parsed

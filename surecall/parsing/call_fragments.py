@@ -405,6 +405,8 @@ class DetailAssembler:
 
 
 class _DetailBuffer:
+    """The part of one reasoning detail that has arrived so far."""
+
     def __init__(self, budget: StreamBudget) -> None:
         self._budget = budget
         self._fields: JSON = {}

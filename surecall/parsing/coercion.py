@@ -49,14 +49,15 @@ def is_untyped(schema: JSON) -> bool:
 def rewrite_schema(schema: JSON, change: Callable[[JSON], JSON]) -> JSON:
     """Apply a change to a schema and all schemas below it; return the same object if unchanged."""
     below = {key: _rewrite_keyword(key, value, change) for key, value in schema.items()}
-    return change(schema if _is_same(below, schema) else below)
+    return change(schema if _has_same_values(below, schema) else below)
 
 
 def _rewrite_keyword(key: str, value: Any, change: Callable[[JSON], JSON]) -> Any:
+    """Apply a change to the schemas below a keyword; return the new value of the keyword."""
     match value:
         case dict() if key in _SCHEMA_MAPS:
             mapped = {name: _rewrite_item(item, change) for name, item in value.items()}
-            return value if _is_same(mapped, value) else mapped
+            return value if _has_same_values(mapped, value) else mapped
         case list() if key in _SCHEMA_LISTS:
             listed = [_rewrite_item(item, change) for item in value]
             same = all(new is old for new, old in zip(listed, value, strict=True))
@@ -71,7 +72,7 @@ def _rewrite_item(item: Any, change: Callable[[JSON], JSON]) -> Any:
     return rewrite_schema(item, change) if isinstance(item, dict) else item
 
 
-def _is_same(new: JSON, old: JSON) -> bool:
+def _has_same_values(new: JSON, old: JSON) -> bool:
     return all(new[key] is old[key] for key in old)
 
 
@@ -218,7 +219,10 @@ class SchemaShapes:
             schema = waiting.pop()
             if isinstance(schema, dict) and id(schema) not in parts:
                 parts[id(schema)] = schema
-                waiting += [self._resolve(schema.get("$ref")), *_get(schema, "allOf", list)]
+                waiting += [
+                    self._resolve(schema.get("$ref")),
+                    *_value_or_empty(schema, "allOf", list),
+                ]
         return list(parts.values())
 
     def _resolve(self, pointer: Any) -> Any:
@@ -230,16 +234,20 @@ class SchemaShapes:
         return node
 
     def _add_groups(self, shape: SchemaShape, parts: list[JSON], depth: int) -> None:
-        for group in (_get(part, key, list) for part in parts for key in ("anyOf", "oneOf")):
+        """Add the alternatives of `anyOf` and `oneOf` to a shape."""
+        for group in (
+            _value_or_empty(part, key, list) for part in parts for key in ("anyOf", "oneOf")
+        ):
             branches = [branch for schema in group if (branch := self.shape_for([schema], depth))]
             if branches and len(branches) == len(group):
                 shape.groups.append(branches)
 
     def _add_properties(self, shape: SchemaShape, parts: list[JSON], depth: int) -> None:
+        """Add the properties that the parts of a schema declare, allow, and require."""
         named: dict[str, list[Any]] = {}
         rest = []
         for part in parts:
-            properties = _get(part, "properties", dict)
+            properties = _value_or_empty(part, "properties", dict)
             for name, schema in properties.items():
                 named.setdefault(name, []).append(schema)
             # Names that match a pattern are exempt, and patterns are not evaluated.
@@ -251,13 +259,16 @@ class SchemaShapes:
                 )
         shape.properties = {name: self.shape_for(schemas, depth) for name, schemas in named.items()}
         shape.other_properties = self.shape_for(rest, depth)
-        required = chain.from_iterable(_get(part, "required", list) for part in parts)
+        required = chain.from_iterable(_value_or_empty(part, "required", list) for part in parts)
         shape.required = frozenset(name for name in required if isinstance(name, str))
         inner = (branch.all_names for group in shape.groups for branch in group)
         shape.all_names = frozenset(named).union(*inner)
 
     def _add_items(self, shape: SchemaShape, parts: list[JSON], depth: int) -> None:
-        columns = [(_get(part, "prefixItems", list), part.get("items")) for part in parts]
+        """Add the shapes of the items of a list."""
+        columns = [
+            (_value_or_empty(part, "prefixItems", list), part.get("items")) for part in parts
+        ]
         for at in range(max(len(prefix) for prefix, _ in columns)):
             row = (prefix[at] if at < len(prefix) else items for prefix, items in columns)
             shape.prefix.append(self.shape_for(row, depth))
@@ -265,6 +276,7 @@ class SchemaShapes:
 
 
 def _add_scalars(shape: SchemaShape, parts: list[JSON]) -> None:
+    """Add the allowed kinds and texts to a shape, and whether it rejects empty text."""
     kinds = [frozenset().union(*(branch.kinds for branch in group)) for group in shape.groups]
     for part in parts:
         kinds.append(_declared_kinds(part.get("type")))
@@ -277,7 +289,7 @@ def _add_scalars(shape: SchemaShape, parts: list[JSON]) -> None:
     shape.refuses_empty = (
         "string" not in shape.kinds
         or (shape.allowed_texts is not None and "" not in shape.allowed_texts)
-        or any(map(_refuses_empty, parts))
+        or any(map(_rejects_empty_text, parts))
         or any(all(branch.refuses_empty for branch in group) for group in shape.groups)
     )
     settled = {int, bool} if shape.refuses_empty else {int, bool, str}
@@ -291,7 +303,7 @@ def _declared_kinds(types: Any) -> frozenset[str]:
     return frozenset[str]().union(*(_TYPES[name] for name in names))
 
 
-def _refuses_empty(schema: JSON) -> bool:
+def _rejects_empty_text(schema: JSON) -> bool:
     least, pattern, form = (schema.get(key) for key in ("minLength", "pattern", "format"))
     return (
         (isinstance(least, int | float) and least >= 1)
@@ -315,12 +327,14 @@ def _needs_character(pattern: str) -> bool:
     return 0 < size <= len(body) and "|" not in body and not optional
 
 
-def _get(schema: JSON, key: str, kind: type) -> Any:
+def _value_or_empty(schema: JSON, key: str, kind: type) -> Any:
+    """Return the value of a keyword if it has the expected type; else an empty one."""
     value = schema.get(key)
     return value if isinstance(value, kind) else kind()
 
 
 def _intersect(one: frozenset[str] | None, other: frozenset[str]) -> frozenset[str]:
+    """Return what both sets contain; None stands for everything."""
     return other if one is None else one & other
 
 
@@ -379,10 +393,12 @@ class _Fitter(msgspec.Struct):
             raise _TooCostly
 
     def _record_step(self, step: str, value: Any) -> Any:
+        """Record a conversion and return its result."""
         self.steps.append(step)
         return value
 
     def _convert_text(self, text: str, kinds: frozenset[str]) -> Any:
+        """Return what a text encodes if the result has one of the kinds; else the text."""
         whole, _, fraction = text.partition(".")
         # Of JSON texts, only numbers end in a digit; "2.0" is 2 exactly, however long it is.
         zeros = fraction != "" and not fraction.strip("0") and whole[-1:].isdigit()
@@ -410,6 +426,7 @@ class _Fitter(msgspec.Struct):
         return text if read.value is None or read.repairs else read.value["value"]
 
     def _convert_float(self, value: float, kinds: frozenset[str]) -> Any:
+        """Return a whole float as an integer if only that is allowed; else unchanged."""
         whole = value.is_integer() and "integer" in kinds and "fraction" not in kinds
         exact = whole and abs(value) < FIRST_INEXACT_FLOAT
         return self._record_step("integer_from_float", int(value)) if exact else value
@@ -438,7 +455,7 @@ class _Fitter(msgspec.Struct):
             item
             if child is None or type(item) in child.unchanged_types
             else self.fit(child, item, depth)
-            for child, item in _children(shape, value)
+            for child, item in _shapes_and_children(shape, value)
         ]
         return value if all(map(is_, fitted, value)) else fitted
 
@@ -468,8 +485,11 @@ class _Fitter(msgspec.Struct):
         self._spend(_visit_count(shape, value))
         return (
             _kind_of(value) not in shape.kinds
-            or _rejects_own_value(shape, value)
-            or any(self._rejects(child, item, depth + 1) for child, item in _children(shape, value))
+            or _is_rejected_by_itself(shape, value)
+            or any(
+                self._rejects(child, item, depth + 1)
+                for child, item in _shapes_and_children(shape, value)
+            )
             or any(
                 all(self._rejects(branch, value, depth + 1) for branch in group)
                 for group in shape.groups
@@ -484,7 +504,8 @@ def _visit_count(shape: SchemaShape, value: Any) -> int:
     return 1 + (keys + parts) // _PARTS_PER_VISIT
 
 
-def _rejects_own_value(shape: SchemaShape, value: Any) -> bool:
+def _is_rejected_by_itself(shape: SchemaShape, value: Any) -> bool:
+    """Whether a shape rejects a value of an allowed kind, whatever its children are."""
     if isinstance(value, dict):
         closed = (
             shape.allowed_properties is not None and not value.keys() <= shape.allowed_properties
@@ -499,7 +520,10 @@ def _rejects_own_value(shape: SchemaShape, value: Any) -> bool:
     )
 
 
-def _children(shape: SchemaShape, value: Any) -> Iterator[tuple[SchemaShape | None, Any]]:
+def _shapes_and_children(
+    shape: SchemaShape, value: Any
+) -> Iterator[tuple[SchemaShape | None, Any]]:
+    """Return each property or item of a value, after its shape."""
     if isinstance(value, dict):
         children = (shape.properties.get(name, shape.other_properties) for name in value)
         return zip(children, value.values(), strict=True)

@@ -131,6 +131,7 @@ def _plain_letters(text: str) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
+    """Return the character that an escape stands for."""
     if match[5]:
         return chr(int(match[5], 8))
     code = match[1] or match[2] or match[3] or match[4]
@@ -163,6 +164,7 @@ def hidden_texts(text: str, plain: str) -> Iterator[str]:
 
 
 def _selector_byte(selector: str) -> int:
+    """Return the byte that is encoded as a variation selector."""
     code = ord(selector)
     return code - 0xFE00 if code < _TAG_BASE else code - 0xE0100 + 16
 
@@ -223,24 +225,26 @@ def character_codes(text: str) -> Iterator[str]:
     """Yield the texts written as runs of character codes, or as names of characters."""
     for pattern, mark, base in _CODES:
         if mark in text:
-            yield from _runs(pattern.finditer(text), base)
-    if "N{" in text and (named := _NAMED.sub(_decode_names, text)) != text:
+            yield from _texts_of_runs(pattern.finditer(text), base)
+    if "N{" in text and (named := _NAMED.sub(_decode_character_name, text)) != text:
         yield named
 
 
-def _runs(matches: Iterable[re.Match[str]], base: int) -> Iterator[str]:
+def _texts_of_runs(matches: Iterable[re.Match[str]], base: int) -> Iterator[str]:
+    """Yield the text of each run of adjacent character codes in a base."""
     codes: list[int] = []
     end = -_LONGEST_GAP
     for match in matches:
         if match.start() - end > _LONGEST_GAP:
-            yield from _as_text(codes)
+            yield from _text_if_printable(codes)
             codes = []
         codes.append(int(match[1], base))
         end = match.end()
-    yield from _as_text(codes)
+    yield from _text_if_printable(codes)
 
 
-def _as_text(codes: list[int]) -> Iterator[str]:
+def _text_if_printable(codes: list[int]) -> Iterator[str]:
+    """Yield character codes as text, if they are enough and most are printable."""
     if len(codes) < _FEWEST_CODES:
         return
     if max(codes) <= _LAST_BYTE:
@@ -251,7 +255,8 @@ def _as_text(codes: list[int]) -> Iterator[str]:
         yield text
 
 
-def _decode_names(match: re.Match[str]) -> str:
+def _decode_character_name(match: re.Match[str]) -> str:
+    """Return the character with a Unicode name; the match unchanged if there is none."""
     try:
         return unicodedata.lookup(match[1])
     except KeyError:

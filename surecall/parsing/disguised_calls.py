@@ -65,11 +65,13 @@ _SPELLINGS: Final = {"null": "none"}
 
 
 class _Token(NamedTuple):
+    """A word, and the text between it and the word read before."""
+
     gap: str
     word: str
 
 
-class _Wanted:
+class _CallWords:
     """The words of a call, in one reading direction."""
 
     def __init__(self, values: Iterable[Words], keys: Iterable[Words]) -> None:
@@ -77,13 +79,13 @@ class _Wanted:
         self.starts = _by_first(self.values)
         self.keys = _by_first(dict.fromkeys(filter(None, keys)))
 
-    def backwards(self) -> "_Wanted":
+    def backwards(self) -> "_CallWords":
         """Return the same words for reading backwards."""
         keys = chain.from_iterable(self.keys.values())
-        return _Wanted((value[::-1] for value in self.values), (key[::-1] for key in keys))
+        return _CallWords((value[::-1] for value in self.values), (key[::-1] for key in keys))
 
-    def begins(self, word: str) -> bool:
-        """Whether a word can begin what follows a name."""
+    def may_follow_name(self, word: str) -> bool:
+        """Whether a word may come right after the name in a call."""
         return word in self.starts or word in self.keys or word in _CALL_WORDS or word.isdigit()
 
 
@@ -100,7 +102,7 @@ def is_retold(
     The `arguments` are texts with their keys, and `size` is the length of the call.
     """
     pairs = [(words_of(key), words_of(value)) for key, value in arguments]
-    wanted = _Wanted((value for _, value in pairs), (key for key, _ in pairs))
+    wanted = _CallWords((value for _, value in pairs), (key for key, _ in pairs))
     if not wanted.values:
         return False
     search, left = _RetellingSearch(wanted, _NEAR + 2 * size), _MOST_COMPARED
@@ -115,7 +117,7 @@ def is_retold(
 class _RetellingSearch:
     """Compares what surrounds a name with a call; `compared` is what the last one has cost."""
 
-    def __init__(self, wanted: _Wanted, near: int) -> None:
+    def __init__(self, wanted: _CallWords, near: int) -> None:
         self._ahead, self._behind = wanted, wanted.backwards()
         self._near = near
         self.compared = 0
@@ -129,16 +131,16 @@ class _RetellingSearch:
         if _ORDER.search(text[since:start]) and self._is_ordered(text[end : end + self._near]):
             return True
         first = _WORD.search(text, end, end + self._near)
-        if first is not None and self._ahead.begins(_normalize_word(first)):
+        if first is not None and self._ahead.may_follow_name(_normalize_word(first)):
             called = is_introduced or self._is_opened(text, end)
             ahead = (_tokens(text[end : end + width], width) for width in self._widths())
-            if self._compare(ahead, self._ahead, called=called):
+            if self._compare(ahead, self._ahead, is_called=called):
                 return True
         if not is_introduced:
             return False
         widths = self._widths()
         behind = (_tokens_backwards(text[max(0, start - width) : start], width) for width in widths)
-        return self._compare(behind, self._behind, called=True)
+        return self._compare(behind, self._behind, is_called=True)
 
     def _is_ordered(self, text: str) -> bool:
         """Whether the rest of a line has all keys and values, in any order, among any words."""
@@ -156,10 +158,13 @@ class _RetellingSearch:
             width *= 4
         yield self._near
 
-    def _compare(self, windows: Iterable[list[_Token]], wanted: _Wanted, *, called: bool) -> bool:
+    def _compare(
+        self, windows: Iterable[list[_Token]], call_words: _CallWords, *, is_called: bool
+    ) -> bool:
+        """Whether the first of some ever wider windows that decides it retells the call."""
         for tokens in windows:
             self.compared += len(tokens)
-            if (found := _retells(tokens, wanted, called=called)) is not None:
+            if (found := _retells(tokens, call_words, is_called=is_called)) is not None:
                 return found
         return False
 
@@ -174,29 +179,29 @@ class _RetellingSearch:
         return bool(before["dashes"] or "<" in before[0] or _AFTER_KEY.match(text, key.end()))
 
 
-def _retells(tokens: Sequence[_Token], wanted: _Wanted, *, called: bool) -> bool | None:
+def _retells(tokens: Sequence[_Token], call_words: _CallWords, *, is_called: bool) -> bool | None:
     """Whether tokens begin with all values of a call, and with nothing else but its words.
 
     None if they end too early.
     """
-    missing, at = dict(wanted.values), 0
+    missing, at = dict(call_words.values), 0
     while at < len(tokens):
         gap, word = tokens[at]
         # The punctuation between later values may be their own.
-        if len(missing) == len(wanted.values) and _FOREIGN.search(gap):
+        if len(missing) == len(call_words.values) and _FOREIGN.search(gap):
             return False
-        if value := _begin(tokens, at, wanted.starts):
+        if value := _phrase_at(tokens, at, call_words.starts):
             missing.pop(value, None)
             if not missing:
-                return called
+                return is_called
             at += len(value)
-        elif key := _begin(tokens, at, wanted.keys):
+        elif key := _phrase_at(tokens, at, call_words.keys):
             at += len(key)
         elif word in _CALL_WORDS or _is_line_number(gap, word):
-            called = called or word in _ARGUMENT_WORDS
+            is_called = is_called or word in _ARGUMENT_WORDS
             at += 1
         else:
-            return None if _is_cut(tokens, at, wanted.starts) else False
+            return None if _is_cut(tokens, at, call_words.starts) else False
     return None
 
 
@@ -204,15 +209,17 @@ def _is_line_number(gap: str, word: str) -> bool:
     return "\n" in gap and word.isdigit() and len(word) <= _MOST_DIGITS
 
 
-def _is_cut(tokens: Sequence[_Token], at: int, starts: dict[str, list[Words]]) -> bool:
+def _is_cut(tokens: Sequence[_Token], at: int, phrases_by_first: dict[str, list[Words]]) -> bool:
     """Whether tokens end in the beginning of a phrase."""
     rest = tuple(token.word for token in tokens[at:])
-    return any(phrase[: len(rest)] == rest for phrase in starts.get(rest[0], ()))
+    return any(phrase[: len(rest)] == rest for phrase in phrases_by_first.get(rest[0], ()))
 
 
-def _begin(tokens: Sequence[_Token], at: int, starts: dict[str, list[Words]]) -> Words:
-    """Return the longest of some phrases that is at a position; empty if there is none."""
-    for phrase in starts.get(tokens[at].word, ()):
+def _phrase_at(
+    tokens: Sequence[_Token], at: int, phrases_by_first: dict[str, list[Words]]
+) -> Words:
+    """Return the longest phrase that begins at a position; empty if none does."""
+    for phrase in phrases_by_first.get(tokens[at].word, ()):
         if phrase == tuple(token.word for token in tokens[at : at + len(phrase)]):
             return phrase
     return ()
@@ -337,11 +344,11 @@ def is_in_order(call: str, name: str, view: str, budget: WorkBudget) -> bool:
     if not all(before or after for before, after in pairwise((True, *pairs, True))):
         return False
     search = _PieceSearch(call, view, budget)
-    return any(map(search.leads_to_end, _starts(call, name, view))) or budget.is_exhausted
+    return any(map(search.leads_to_end, _possible_starts(call, name, view))) or budget.is_exhausted
 
 
-def _starts(call: str, name: str, view: str) -> Iterator[tuple[int, int, int]]:
-    """Yield where a copy of the beginning of a call, or of its name, may begin."""
+def _possible_starts(call: str, name: str, view: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the states from which a copy of a call may continue: after its start or name."""
     named = call.find(name, 0, len(call) // 2) if name else -1
     offsets = {*range(_MOST_SKIPPED), *range(max(0, named), max(0, named) + _MOST_SKIPPED)}
     for skipped in sorted(offsets):
@@ -371,7 +378,7 @@ class _PieceSearch:
         waiting = [state]
         while waiting:
             at, place, gaps = waiting.pop()
-            run = self._run(at, place)
+            run = self._run_length(at, place)
             if at + run == len(self._call) and gaps > 1:
                 return True
             # What precedes a gap may go on like the call by chance.
@@ -384,30 +391,30 @@ class _PieceSearch:
                     waiting += self._after_gap(*end)
         return False
 
-    def _run(self, at: int, place: int) -> int:
-        """Return how many characters follow without a gap."""
-        rest, run = self._call[at:], 0
-        while run < len(rest) and self._view.startswith(rest[run], place + run):
+    def _run_length(self, call_at: int, view_at: int) -> int:
+        """Return how many characters of the call and the view agree from these positions."""
+        rest, run = self._call[call_at:], 0
+        while run < len(rest) and self._view.startswith(rest[run], view_at + run):
             run += 1
         return run
 
-    def _after_gap(self, at: int, place: int, gaps: int) -> Iterator[tuple[int, int, int]]:
-        """Yield where the next piece may begin, the longest piece last."""
+    def _after_gap(self, call_at: int, view_at: int, gaps: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the states from which the next piece may continue, the longest piece last."""
         known = -1
         for length, gap in _GAPS:
-            piece = self._call[at : at + length]
+            piece = self._call[call_at : call_at + length]
             if len(piece) < length:
                 return
-            reach = (gap if at + length < len(self._call) else max(gap, _LAST_GAP)) + length
-            found = self._view.find(piece, place + _SHORTEST_GAP, place + reach)
+            reach = (gap if call_at + length < len(self._call) else max(gap, _LAST_GAP)) + length
+            found = self._view.find(piece, view_at + _SHORTEST_GAP, view_at + reach)
             if found >= 0 and found != known:
                 known = found
-                weight = 2 if found - place >= _SHORTEST_ONLY_GAP else 1
-                yield at + length, found + length, min(gaps + weight, 2)
+                weight = 2 if found - view_at >= _SHORTEST_ONLY_GAP else 1
+                yield call_at + length, found + length, min(gaps + weight, 2)
 
 
 def is_in_pieces(call: str, in_values: bytearray, view: str) -> bool:
-    """Whether long pieces of a view, in any order, are the call.
+    """Whether a call consists of long pieces of a view, in any order.
 
     Each piece must have marks of the call besides parts of its values, which a model may fill into
     an example.
@@ -425,7 +432,7 @@ def is_in_pieces(call: str, in_values: bytearray, view: str) -> bool:
 
 
 def longest_piece(call: str, at: int, view: str) -> int:
-    """Return the length of the longest piece of a call at a position that a view has."""
+    """Return the length of the longest part of `call` from `at` that `view` contains."""
     low, high = 0, len(call) - at
     while low < high:
         middle = (low + high + 1) // 2

@@ -185,6 +185,7 @@ class _Rewriter:
             raise ParseError("missing_value", f'The key "{key}" has no value.', key=key)
 
     def _read_word(self) -> str:
+        """Read an unquoted word and return it as JSON."""
         start = self._at
         while self._text[self._at : self._at + 1] in _WORD_CHARS:
             self._at += 1
@@ -230,6 +231,7 @@ class _Rewriter:
         return chunk.replace('"', '\\"') if quote == "'" else chunk
 
     def _rewrite_escape(self, at: int, quote: str) -> str:
+        """Return the JSON for the character at `at`, which follows a backslash."""
         character = self._text[at]
         if character in _ESCAPES[quote]:
             return "\\" + character
@@ -249,6 +251,7 @@ class _Rewriter:
 
 
 def _truncation_error() -> ParseError:
+    """Return the error for JSON that ends too early."""
     return ParseError(
         "cut_off",
         "The JSON ends too early.",

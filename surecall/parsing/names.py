@@ -162,21 +162,21 @@ def fold_name(name: str) -> str:
     return name.translate(_FOLD_TABLE)
 
 
-def spellings(asked: str) -> tuple[str, ...]:
-    """List the possible tool names in `asked`, likeliest first: exact, then without noise."""
-    name = asked.strip(string.whitespace)
+def spellings(written_name: str) -> tuple[str, ...]:
+    """List the tool names that a written name may mean, likeliest first: exact, then stripped."""
+    name = written_name.strip(string.whitespace)
     cut = _strip_channel(name)
     found = (name, _strip_prefix(name), cut, _strip_prefix(cut))
     return tuple(dict.fromkeys(spelling for spelling in found if spelling))
 
 
-def bare_spellings(asked: str) -> tuple[str, ...]:
-    """List the possible tool names in `asked` without anything that no legal name can hold.
+def bare_spellings(written_name: str) -> tuple[str, ...]:
+    """List the possible tool names in `written_name` without anything that no legal name can hold.
 
     That is control tokens, the header of a Harmony message, quotation marks, empty parentheses,
     and the number of a call.
     """
-    name = "" if len(asked) > _LONGEST_NAME else asked
+    name = "" if len(written_name) > _LONGEST_NAME else written_name
     for _ in range(_MAX_LAYERS):
         name = _recipient(_strip_channel(name.strip(string.whitespace)))
         if name.startswith(_CHANNEL):
@@ -196,13 +196,13 @@ def legalized_name(name: str) -> str:
     return "".join(mark if mark in _LEGAL_CHARS else "_" for mark in name) or PLACEHOLDER_NAME
 
 
-def nearest_names(asked: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
-    """Return the names closest to `asked`, best first."""
+def nearest_names(written_name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+    """Return the names that are closest to a written name, best first."""
     by_fold: dict[str, list[str]] = {}
     for name in names:
         by_fold.setdefault(fold_name(name), []).append(name)
     # Comparison is quadratic in the length, which the model controls.
-    wanted = fold_name(asked.strip(string.whitespace)[:MAX_NAME_LENGTH])
+    wanted = fold_name(written_name.strip(string.whitespace)[:MAX_NAME_LENGTH])
     close = closest_matches(wanted, by_fold, max(1, limit))
     return tuple(name for folded in close for name in by_fold[folded])[: max(0, limit)]
 
@@ -220,11 +220,13 @@ def _recipient(name: str) -> str:
 
 
 def _strip_number(name: str) -> str:
+    """Remove the number that follows a name, as in `search:0`."""
     head, mark, number = name.rpartition(":")
     return head if mark and number.isascii() and number.isdigit() else name
 
 
 def _strip_prefix(name: str) -> str:
+    """Remove a namespace such as `functions.` from a name."""
     for prefix in NAMESPACE_PREFIXES:
         if name.startswith(prefix):
             return name.removeprefix(prefix).strip(string.whitespace)

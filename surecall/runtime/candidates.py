@@ -83,8 +83,8 @@ def _fallback_links(client: Any, model: Any) -> "list[Fallback]":
     if isinstance(client, list | tuple):
         if not isinstance(model, str):
             raise ConfigError(
-                "client and model are both lists: give one client and several models, or several "
-                "clients and one model; a Fallback may have its own client"
+                "client and model cannot both be lists: pass one client and several models, or "
+                "several clients and one model; a Fallback may have its own client"
             )
         links = [Fallback(checked_model(model), client=each) for each in client]
     elif isinstance(model, list | tuple):

@@ -150,9 +150,10 @@ class UserCodeError(Exception):
 
 
 async def call_user_code(limit_s: float, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call user code, and await its result if it is awaitable, for at most `limit_s`.
+    """Call a function of the user, and await its result, for at most `limit_s` seconds.
 
-    Raises `TimeoutError` or `UserCodeError`. If cancelled, the result is dropped.
+    Raises `TimeoutError`, or `UserCodeError` if the function failed. If this call is cancelled, the
+    result is dropped.
     """
     try:
         value = function(*arguments)

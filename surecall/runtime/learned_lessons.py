@@ -61,10 +61,11 @@ class LessonLearner:
     def confirm(self) -> None:
         """Cache the lessons that helped."""
         if self._unconfirmed:
-            self._publish()
+            self._cache_lessons()
             self._unconfirmed = ()
 
-    def _publish(self, withdrawn: tuple[str, ...] = ()) -> None:
+    def _cache_lessons(self, withdrawn: tuple[str, ...] = ()) -> None:
+        """Cache the lessons for later requests to the model, without the withdrawn ones."""
         ours = tuple(each for each in self.lessons if each not in self._always)
         # Another request may have learned something else in the meantime.
         cached = (each for each in self._cache.get(self._model, ()) if each not in withdrawn)
@@ -81,7 +82,7 @@ class LessonLearner:
         if self._unconfirmed and fault.message == self._last_rejection:
             self.lessons = tuple(each for each in self.lessons if each not in self._unconfirmed)
             if _is_for_client(self._unconfirmed):
-                self._publish(withdrawn=self._unconfirmed)
+                self._cache_lessons(withdrawn=self._unconfirmed)
             self._unconfirmed = ()
         else:
             self.confirm()
@@ -92,7 +93,7 @@ class LessonLearner:
             self._unconfirmed = found
             self.lessons = union(self.lessons, found)
             if _is_for_client(found):
-                self._publish()
+                self._cache_lessons()
         elif self._known:
             self._cache.pop(self._model, None)
             self.lessons, self._known = self._always, ()
@@ -167,7 +168,7 @@ class LessonStore:
         """Return the lessons that have not expired; empty if the file cannot be read."""
         query = "SELECT endpoint, model, lesson, learned_at FROM lesson ORDER BY learned_at, rowid"
         now = self.clock()
-        found = [StoredLesson(*row) for row in self._run(query) if _is_valid_row(row)]
+        found = [StoredLesson(*row) for row in self._execute(query) if _is_valid_row(row)]
         return [
             each
             for each in found
@@ -196,9 +197,9 @@ class LessonStore:
         given = {key: value for key, value in wanted.items() if value is not None}
         where = " AND ".join(f"{key} = ?" for key in given) or "1"
         query = f"DELETE FROM lesson WHERE {where} RETURNING 1"  # noqa: S608  # the keys are fixed
-        return len(self._run(query, *given.values()))
+        return len(self._execute(query, *given.values()))
 
-    def _run(self, query: str, *given: str) -> list[Any]:
+    def _execute(self, query: str, *parameters: str) -> list[Any]:
         """Return the rows of a statement; empty if the file is missing or cannot be used."""
         import sqlite3  # noqa: PLC0415 - see the module's first lines
 
@@ -209,7 +210,7 @@ class LessonStore:
             self._connect() as database,
             database,
         ):
-            return database.execute(query, given).fetchall()
+            return database.execute(query, parameters).fetchall()
         return []
 
     def _write(self, lessons: list[StoredLesson]) -> None:
@@ -223,6 +224,7 @@ class LessonStore:
 
     @contextmanager
     def _connect(self) -> "Iterator[sqlite3.Connection]":
+        """Open the file; raise `sqlite3.Error` if a newer version wrote it."""
         import sqlite3  # noqa: PLC0415 - see the module's first lines
 
         with closing(sqlite3.connect(self.path, timeout=_BUSY_S)) as database:
@@ -278,6 +280,7 @@ class LessonBook(MutableMapping[str, tuple[str, ...]]):
             self._store.remove(self._endpoint, model, each)
 
     def _log(self, model: str, added: list[str]) -> None:
+        """Log the lessons that were learned."""
         if not added:
             return
         import logging  # noqa: PLC0415 - see the module's first lines
@@ -313,6 +316,8 @@ def export_lessons(lessons: list[StoredLesson]) -> bytes:
 
 
 class _LessonFile(msgspec.Struct):
+    """Exported lessons, with the version of their format."""
+
     version: int
     lessons: list[StoredLesson]
 

@@ -262,7 +262,7 @@ def _parse_events(data: bytes, path: str) -> list[Event]:
         if not line.strip():
             continue
         if _is_damaged(line.rstrip()):
-            raise ConfigError(f"{path}, line {number}: damaged, it does not match its checksum")
+            raise ConfigError(f"{path}, line {number} is damaged: it does not match its checksum")
         try:
             check_depth(line, MAX_WRAPPED_DEPTH)
             newer = _VERSION_DECODER.decode(line).schema_version > SCHEMA_VERSION

@@ -439,6 +439,7 @@ class RunRequests:
             await runner.sleep(wait)
 
     def _compose(self, base: Plan, lessons: tuple[str, ...]) -> tuple[Plan, Request]:
+        """Return a plan with lessons applied, and its request."""
         sent = apply_lessons(base, lessons)
         return sent, self._composer.build(sent)
 
@@ -486,13 +487,13 @@ class RunRequests:
         )
 
     async def _send_once(
-        self, plan: Plan, sent: Plan, request: Request
+        self, plan: Plan, adapted_plan: Plan, request: Request
     ) -> tuple[Reply | Fault, DecodedAnswer]:
         """Send a request once; return the parsed reply or the fault, and the answer."""
         display = None if self.show is None else self._build_display(self.show, plan)
         limit = self._config.max_tool_args_bytes
         try:
-            received = await self._runner.sender.send(sent, request, display, limit)
+            received = await self._runner.sender.send(adapted_plan, request, display, limit)
         except BaseException:  # the deadline passed, or the stream was closed
             if display is not None:
                 display.close(_NO_REPLY)

@@ -283,8 +283,8 @@ class _ProcessConnection:
         """Return the connection; raise in a forked process."""
         if self._process != os.getpid():
             raise ConfigError(
-                f"{self._path} was in use before a fork: create another SqliteStore in the new "
-                "process, or first use it there"
+                f"{self._path} was used before this process was forked: create a new SqliteStore "
+                "in the child process, or do not use it before the fork"
             )
         return self._connection
 

@@ -367,6 +367,7 @@ class OpenAICompatible:
         body: bytes | None = None,
         headers: Mapping[str, Secret] | None = None,
     ) -> HttpResponse:
+        """Send one request and return the whole response."""
         async with self:
             response = await self._send_request(method, url, body, headers)
             try:
@@ -425,13 +426,13 @@ class OpenAICompatible:
             ),
         )
 
-    def _request_headers(self, more: Mapping[str, Secret]) -> dict[str, str]:
+    def _request_headers(self, extra: Mapping[str, Secret]) -> dict[str, str]:
         """Return the headers of a request. The only place where the key is revealed."""
         headers = dict(_HEADERS)
         # Anthropic refuses a key as a token; others with its API may accept nothing else.
-        if self.api_key is not None and not ("x-api-key" in more and self._provider == _ANTHROPIC):
+        if self.api_key is not None and not ("x-api-key" in extra and self._provider == _ANTHROPIC):
             headers["Authorization"] = f"Bearer {self.api_key.reveal()}"
-        own = {**more, **self._headers}
+        own = {**extra, **self._headers}
         return headers | {name: value.reveal() for name, value in own.items()}
 
     @asynccontextmanager
@@ -448,7 +449,7 @@ class OpenAICompatible:
             data = await encode_request(api, body)
             url, headers = self.url(api.path), self._native_headers(api.name)
         if isinstance(data, HttpResponse):
-            yield Incoming(data.status, data.headers, _one_chunk(data.body))
+            yield Incoming(data.status, data.headers, _yield_single_chunk(data.body))
             return
         async with self:
             response = await self._send_request("POST", url, data, headers)
@@ -481,13 +482,13 @@ class OpenAICompatible:
         raise ProviderError(fault)
 
     def _open_request(
-        self, method: str, url: str, body: bytes | None, more: Mapping[str, Secret]
+        self, method: str, url: str, body: bytes | None, extra: Mapping[str, Secret]
     ) -> "aiohttp.client._RequestContextManager":
         # Not a coroutine: its variables hold secrets, which must not appear in a traceback.
         line = self._current_session()
         # aiohttp warns about large bodies unless they are files, which it sends in chunks.
         data = body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body)
-        headers = self._request_headers(more)
+        headers = self._request_headers(extra)
         return line.session.request(
             method, url, data=data, headers=headers, proxy=line.proxy, allow_redirects=False
         )
@@ -524,7 +525,7 @@ class OpenAICompatible:
         return bytes(received)
 
 
-async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:
+async def _yield_single_chunk(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 

@@ -63,24 +63,24 @@ def _has_keyword(keyword: str) -> Callable[[JSON], bool]:
     return lambda body: any(keyword in schema for schema in _schemas(body))
 
 
-def _has_both_samplers(body: JSON) -> bool:
+def _has_temperature_and_top_p(body: JSON) -> bool:
     return "temperature" in body and "top_p" in body
 
 
-def _asks_for_too_much(body: JSON) -> bool:
+def _exceeds_output_limit(body: JSON) -> bool:
     most = body.get("max_tokens")
     return isinstance(most, int) and most > MAX_OUTPUT_TOKENS
 
 
-def _has_developer(body: JSON) -> bool:
+def _has_developer_message(body: JSON) -> bool:
     return "developer" in _roles(body)
 
 
-def _has_late_system(body: JSON) -> bool:
+def _has_late_system_message(body: JSON) -> bool:
     return "system" in _roles(body)[1:]
 
 
-def _has_system(body: JSON) -> bool:
+def _has_system_message(body: JSON) -> bool:
     return bool({"system", "developer"} & set(_roles(body)))
 
 
@@ -113,7 +113,7 @@ def _has_empty_content(body: JSON) -> bool:
     return any(each.get("content") == "" and not each.get("tool_calls") for each in _messages(body))
 
 
-def _has_name(body: JSON) -> bool:
+def _has_message_name(body: JSON) -> bool:
     return any("name" in message for message in _messages(body))
 
 
@@ -130,7 +130,7 @@ def _has_many_tools(body: JSON) -> bool:
     return len(body.get("tools") or ()) > MAX_TOOL_COUNT
 
 
-def _has_reference(body: JSON) -> bool:
+def _has_schema_reference(body: JSON) -> bool:
     return any(schema.keys() & {"$ref", "$defs", "definitions"} for schema in _schemas(body))
 
 
@@ -138,7 +138,7 @@ def _has_type_list(body: JSON) -> bool:
     return any(isinstance(schema.get("type"), list) for schema in _schemas(body))
 
 
-def _has_untyped(body: JSON) -> bool:
+def _has_untyped_schema(body: JSON) -> bool:
     return any(not schema.keys() & {"type", "anyOf", "$ref"} for schema in _schemas(body))
 
 
@@ -154,14 +154,16 @@ def _has_root_alternatives(body: JSON) -> bool:
 
 def _has_deep_schema(body: JSON) -> bool:
     tools = body.get("tools") or ()
-    return any(_depth(tool["function"].get("parameters")) > MAX_SCHEMA_DEPTH for tool in tools)
+    return any(
+        _schema_depth(tool["function"].get("parameters")) > MAX_SCHEMA_DEPTH for tool in tools
+    )
 
 
-def _depth(schema: Any) -> int:
+def _schema_depth(schema: Any) -> int:
     if not isinstance(schema, dict):
         return 0
     below = [*(schema.get("properties") or {}).values(), schema.get("items")]
-    return 1 + max(map(_depth, below), default=0)
+    return 1 + max(map(_schema_depth, below), default=0)
 
 
 def _reasons_with_tools(body: JSON) -> bool:
@@ -171,21 +173,21 @@ def _reasons_with_tools(body: JSON) -> bool:
 # By name: the test, and the lesson of the rows in the table whose examples are the wordings.
 _FROM_TABLE: Final[dict[str, tuple[Callable[[JSON], bool], str]]] = {
     "max-tokens": (_has_option("max_tokens"), "rename:max_tokens:max_completion_tokens"),
-    "many-tokens": (_asks_for_too_much, "at-most:max_tokens:{}"),
-    "both-samplers": (_has_both_samplers, "top_p"),
+    "many-tokens": (_exceeds_output_limit, "at-most:max_tokens:{}"),
+    "both-samplers": (_has_temperature_and_top_p, "top_p"),
     "empty-tools": (lambda body: body.get("tools") == [], "empty:tools"),
     "empty-calls": (_has_empty_calls, "empty:tool_calls"),
     "many-tools": (_has_many_tools, "max-tools:{}"),
     "type-lists": (_has_type_list, "schema:type-list"),
     "any-of-siblings": (_has_keyword_beside_any_of, "schema:any-of-alone"),
     "root-alternatives": (_has_root_alternatives, "schema:plain-root"),
-    "untyped-schemas": (_has_untyped, "schema:typed"),
-    "references": (_has_reference, "schema:$ref"),
+    "untyped-schemas": (_has_untyped_schema, "schema:typed"),
+    "references": (_has_schema_reference, "schema:$ref"),
     "deep-schemas": (_has_deep_schema, "schema:depth:{}"),
     "references-in-results": (_has_reference_in_result, "results:text"),
-    "developer-role": (_has_developer, "role:system"),
-    "late-system": (_has_late_system, "system:first"),
-    "system-role": (_has_system, "system:user"),
+    "developer-role": (_has_developer_message, "role:system"),
+    "late-system": (_has_late_system_message, "system:first"),
+    "system-role": (_has_system_message, "system:user"),
     "user-after-tool": (_has_user_after_tool, "bridge:user"),
     "repeated-role": (_has_repeated_role, "roles:merged"),
     "tool-images": (_has_tool_image, "images:user"),
@@ -219,7 +221,7 @@ _KEYWORDS: Final = (
 )
 
 
-def _features() -> Iterator[RefusedFeature]:
+def _all_features() -> Iterator[RefusedFeature]:
     for name, (is_used, lesson) in _FROM_TABLE.items():
         row = next(row for row in refusal_rows() if lesson in row.lessons)
         yield RefusedFeature(name, is_used, row.examples[:2], row.sources)
@@ -234,12 +236,12 @@ def _features() -> Iterator[RefusedFeature]:
     yield RefusedFeature(
         "empty-content", _has_empty_content, _EMPTY_WORDINGS, ("Anthropic: Messages",)
     )
-    yield RefusedFeature("names", _has_name, _NAME_WORDINGS, ("BerriAI/litellm#30835",))
+    yield RefusedFeature("names", _has_message_name, _NAME_WORDINGS, ("BerriAI/litellm#30835",))
     duplicate = ("anthropics/claude-code#10684",)
     yield RefusedFeature("duplicate-tools", _has_duplicate_tools, _DUPLICATE_WORDINGS, duplicate)
 
 
-REFUSED_FEATURES: Final = {feature.name: feature for feature in _features()}
+REFUSED_FEATURES: Final = {feature.name: feature for feature in _all_features()}
 
 
 def refused_wording(feature: str, wording: int, body: JSON) -> str:

@@ -128,6 +128,7 @@ def encode_body(body: Any) -> bytes:
 
 
 def _fault_headers(fault: TransportFault) -> dict[str, str]:
+    """Return the headers of a fault, padded to the size that it demands."""
     padding = range(fault.header_bytes // _HEADER_BYTES)
     return fault.headers | {f"X-Padding-{number}": "x" * _HEADER_BYTES for number in padding}
 
@@ -230,6 +231,7 @@ class Simulator(HttpServer):
         app.router.add_delete("/violations", self._clear_violations)
 
     def _refusal(self, status: int, message: str) -> "web.Response":
+        """Return an error response in the chat format."""
         return _json_response(status, error_body(message))
 
     async def stop(self) -> None:
@@ -240,6 +242,7 @@ class Simulator(HttpServer):
         await super().stop()
 
     async def _handle_completion(self, request: "web.Request") -> "web.StreamResponse":
+        """Answer a chat completion request."""
         body = _decode_request(await request.read())
         if isinstance(body, str):
             return _json_response(400, error_body(body))
@@ -266,6 +269,7 @@ class Simulator(HttpServer):
     async def _send_answer(
         self, request: "web.Request", fault: TransportFault, answer: ResponseBytes
     ) -> "web.StreamResponse":
+        """Send a response; until then, stopping the server closes its connection."""
         self._open_requests[id(request)] = request
         try:
             return await self._deliver(request, fault, answer)
@@ -297,19 +301,19 @@ class Simulator(HttpServer):
         return await self._send_answer(request, fault, answer)
 
     def _native_answer(
-        self, served: ServedApi, persona: Persona, asked: ClientRequest
+        self, served: ServedApi, persona: Persona, client_request: ClientRequest
     ) -> tuple[TransportFault, ResponseBytes]:
         """Encode a persona's reply; a fault that a retry fixes occurs once per position."""
-        place = f"native\0{_conversation_position(persona, asked.body)}"
-        reply = self._persona_reply(persona, asked.body)
+        place = f"native\0{_conversation_position(persona, client_request.body)}"
+        reply = self._persona_reply(persona, client_request.body)
         fault = TRANSPORT_FAULTS.get(reply.fault, NO_FAULT)
         body = seal_reply(reply.body, place) if persona.reasons_with_tools else reply.body
-        native = native_reply(served.adapter, asked, body)
+        native = native_reply(served.adapter, client_request, body)
         if fault.status is not None or native is body:
             return fault, encode_response(fault, native, reply_status(native))
-        name = self._native_fault(persona, place, streamed=asked.stream)
+        name = self._native_fault(persona, place, streamed=client_request.stream)
         self.faults[name or reply.fault] += bool(name or reply.fault)
-        if not asked.stream:
+        if not client_request.stream:
             return fault, encode_response(fault, faulty_reply(native, name))
         frames = served.encode_events(
             faulty_reply(native, name), name, zlib.crc32(encode_body(native))
@@ -350,6 +354,7 @@ class Simulator(HttpServer):
         return reply
 
     def _record_position(self, place: str) -> None:
+        """Record that the fault of a position was sent, so that a retry gets none."""
         self._recovered_positions[place] = None
         while len(self._recovered_positions) > _MAX_RECORDED:
             self._recovered_positions.popitem(last=False)
@@ -387,6 +392,7 @@ class Simulator(HttpServer):
             await self._pause(fault.pause_s)
 
     async def _list_models(self, _: "web.Request") -> "web.StreamResponse":
+        """Return the personas as a list of models."""
         models = [
             {
                 "id": persona.id,
@@ -400,6 +406,7 @@ class Simulator(HttpServer):
         return _json_response(200, {"object": "list", "data": models})
 
     async def _report_health(self, _: "web.Request") -> "web.StreamResponse":
+        """Return the version, the seed, and the counts of requests and faults."""
         state = {"status": "ok", "version": __version__, "seed": self.seed}
         counts = {
             "personas": len(PERSONAS),
@@ -409,9 +416,11 @@ class Simulator(HttpServer):
         return _json_response(200, state | counts)
 
     async def _list_violations(self, _: "web.Request") -> "web.StreamResponse":
+        """Return the recorded violations."""
         return _json_response(200, {"violations": list(self.violations)})
 
     async def _clear_violations(self, _: "web.Request") -> "web.StreamResponse":
+        """Delete the recorded violations; return how many there were."""
         count = len(self.violations)
         self.violations.clear()
         return _json_response(200, {"deleted": count})
@@ -486,6 +495,7 @@ def _json_response(status: int, body: Any) -> "web.Response":
 
 
 def _close_connection(request: "web.Request", ending: str) -> None:
+    """Close a connection by the ending of a fault: normally, by a reset, or at once."""
     transport = request.transport
     if transport is None:  # pragma: no cover  # a client that disconnects cancels the handler first
         return

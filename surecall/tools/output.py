@@ -49,12 +49,12 @@ def _schema_and_decoder(kind: Any) -> tuple[JSON, Callable[[Any], Any]]:
     if isinstance(kind, Mapping):
         return inline_references(_unwrap_schema(dict(kind))), _identity
     if not isinstance(kind, type) and _is_instance(kind):
-        raise ConfigError(f"The output is an instance of {type(kind).__name__}: pass the class.")
+        raise ConfigError(f"the output is an instance of {type(kind).__name__}: pass the class")
     if (provided := provided_schema(kind)) is not None:
         reads_itself = hasattr(kind, "model_validate")
         return inline_references(provided), type_decoder(kind) if reads_itself else _identity
     return inline_references(
-        hint_schema(kind, f"The output {clip_middle(repr(kind))}")
+        hint_schema(kind, f"the output {clip_middle(repr(kind))}")
     ), type_decoder(kind)
 
 

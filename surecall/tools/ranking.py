@@ -88,33 +88,33 @@ class ToolIndex:
         self._ranked: dict[bytes, tuple[str, ...]] = {}
         self._selected: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
 
-    def _add(self, at: int, words: dict[str, float], length: float) -> None:
+    def _add(self, position: int, words: dict[str, float], length: float) -> None:
         """Add the words of one tool, whose length is relative to the mean."""
         norm = _SATURATION * (1 - _LENGTH_DISCOUNT + _LENGTH_DISCOUNT * length)
         for word, weight in words.items():
             share = weight * (_SATURATION + 1) / (weight + norm)
-            self._postings.setdefault(word, []).append((at, share))
+            self._postings.setdefault(word, []).append((position, share))
 
-    def rank(self, query: str, most: int) -> tuple[str, ...]:
+    def rank(self, query: str, limit: int) -> tuple[str, ...]:
         """Return the names of the most relevant tools, best first; none that shares no word."""
         if len(query) > MAX_QUERY_CHARS:
             half = MAX_QUERY_CHARS // 2
             query = f"{query[:half]} {query[-half:]}"
-        key = sha256(f"{most} {query}".encode("utf-8", "surrogatepass"))
+        key = sha256(f"{limit} {query}".encode("utf-8", "surrogatepass"))
         if key not in self._ranked:
             if len(self._ranked) >= _MAX_CACHED:
                 self._ranked.clear()
-            self._ranked[key] = self._rank(query, most)
+            self._ranked[key] = self._rank_uncached(query, limit)
         return self._ranked[key]
 
-    def _rank(self, query: str, most: int) -> tuple[str, ...]:
+    def _rank_uncached(self, query: str, limit: int) -> tuple[str, ...]:
         scores: dict[int, float] = {}
         for word in dict.fromkeys(words_of(query)):
             found = self._postings.get(word, ())
             rarity = math.log(1 + (len(self._names) - len(found) + 0.5) / (len(found) + 0.5))
             for at, share in found:
                 scores[at] = scores.get(at, 0.0) + rarity * share
-        best = heapq.nsmallest(most, scores.items(), key=lambda item: (-item[1], item[0]))
+        best = heapq.nsmallest(limit, scores.items(), key=lambda item: (-item[1], item[0]))
         return tuple(self._names[at] for at, _ in best)
 
     def select(self, names: tuple[str, ...]) -> tuple[ToolSpec, ...]:
@@ -125,11 +125,12 @@ class ToolIndex:
             self._selected[names] = (self.search_spec, *(self.by_name[name] for name in names))
         return self._selected[names]
 
-    def is_search(self, asked: str) -> bool:
+    def is_search(self, written_name: str) -> bool:
         """Whether a name is that of the search tool, in any spelling."""
         wanted = fold_name(self.search_spec.name)
         return any(
-            fold_name(name) == wanted for name in (*spellings(asked), *bare_spellings(asked))
+            fold_name(name) == wanted
+            for name in (*spellings(written_name), *bare_spellings(written_name))
         )
 
 
@@ -150,11 +151,13 @@ class _SameObjects:
 
 @lru_cache(maxsize=32)
 def _index_of_specs(key: _SameObjects) -> ToolIndex:
+    """Return the index of these specs, in whatever list."""
     return ToolIndex(key.tools)
 
 
 @lru_cache(maxsize=32)
 def _index_of_list(key: _SameObjects) -> ToolIndex:
+    """Return the index of this very list, without a look at its specs if it is known."""
     # Where a tool policy hides tools, each run has a new list of the same specs.
     return _index_of_specs(_SameObjects(key.tools, *key.tools))
 
@@ -165,7 +168,7 @@ def tool_index(tools: tuple[ToolSpec, ...]) -> ToolIndex:
 
 
 def _count_words(spec: ToolSpec) -> dict[str, float]:
-    """Return the weighted numbers of the words of a tool."""
+    """Return the words of a tool, each with its weighted count."""
     texts: dict[float, list[str]] = {}
     for text, weight in _weighted_texts(spec):
         texts.setdefault(weight, []).append(text[:_MAX_TEXT_CHARS])
@@ -177,6 +180,7 @@ def _count_words(spec: ToolSpec) -> dict[str, float]:
 
 
 def _weighted_texts(spec: ToolSpec) -> Iterator[tuple[str, float]]:
+    """Yield the texts of a tool, each with its weight."""
     yield spec.name, _NAME_WEIGHT
     yield spec.description, _TEXT_WEIGHT
     # Without recursion, as schemas may be nested deeply.
@@ -203,10 +207,11 @@ def _free_name(names: Iterable[str]) -> str:
     return SEARCH_TOOL if SEARCH_TOOL not in taken else next(n for n in spares if n not in taken)
 
 
-def _search_spec(name: str, total: int) -> ToolSpec:
+def _search_spec(name: str, tool_count: int) -> ToolSpec:
     about = (
-        f"Search all {total} tools by what they do. Only some are listed here: if none of these "
-        "does what you need, search before you answer. The tools that are found can be called next."
+        f"Search all {tool_count} tools by what they do. Only some are listed here: if none of "
+        "these does what you need, search before you answer. The tools that are found can be "
+        "called next."
     )
     return ToolSpec(name, about, _SEARCH_PARAMETERS, repeatable=True, read_only=True)
 

@@ -102,11 +102,11 @@ def schema_of(source: object) -> JSON:
     if isinstance(source, type) and (
         is_dataclass(source) or is_typeddict(source) or issubclass(source, msgspec.Struct)
     ):
-        return hint_schema(source, f"The schema provider {source!r}")
+        return hint_schema(source, f"the schema provider {source!r}")
     known = "a mapping, a dataclass, TypedDict, Struct, or model class, or an object with one of"
     methods = ", ".join(_PROVIDER_METHODS)
     raise ConfigError(
-        f"{clip_middle(repr(source))} is not a schema provider: pass {known} {methods}."
+        f"{clip_middle(repr(source))} is not a schema provider: pass {known} {methods}"
     )
 
 
@@ -114,7 +114,7 @@ def provided_schema(source: object) -> JSON | None:
     """Return the schema from a schema method of an object or class, or None without one."""
     for method in _PROVIDER_METHODS:
         if callable(ask := getattr(source, method, None)):
-            return _require_provided_schema(ask, f"The schema provider {clip_middle(repr(source))}")
+            return _require_provided_schema(ask, f"the schema provider {clip_middle(repr(source))}")
     return None
 
 
@@ -123,7 +123,7 @@ def portable_schema(schema: JSON) -> JSON:
     root = inline_references(schema)
     kind = root.pop("type", "object")
     if "object" not in (kind if isinstance(kind, list) else [kind]):
-        raise ConfigError(f"The parameters of a tool must be an object, not {kind!r}.")
+        raise ConfigError(f"the parameters of a tool must be an object, not {kind!r}")
     return {"type": "object", "properties": {}, **root}
 
 
@@ -158,7 +158,7 @@ def _hint_schema_parts(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
         )
     except Exception as problem:
         reason = str(problem).strip().rpartition("\n")[2]
-        raise ConfigError(f"{where} has no JSON Schema: {reason}.") from problem
+        raise ConfigError(f"{where} has no JSON Schema: {reason}") from problem
     return schema, {**components, **provided}
 
 
@@ -179,9 +179,9 @@ def _require_provided_schema(provide: Callable[[], object], label: str) -> JSON:
     try:
         answer = provide()
     except Exception as problem:
-        raise ConfigError(f"{label} failed: {problem}.") from problem
+        raise ConfigError(f"{label} failed: {problem}") from problem
     if not isinstance(answer, Mapping):
-        raise ConfigError(f"{label} returned {type(answer).__name__}, not a mapping.")
+        raise ConfigError(f"{label} returned {type(answer).__name__}, not a mapping")
     return dict(answer)
 
 
@@ -262,11 +262,9 @@ class _SchemaRewriter:
         """Count a node; raise if the schema is too large or nested too deeply."""
         self._spent += 1
         if self._spent > MAX_NODES:
-            raise ConfigError(
-                f"The schema has more than {MAX_NODES} nodes with references inlined."
-            )
+            raise ConfigError(f"the schema has more than {MAX_NODES} nodes with references inlined")
         if depth > _MAX_DEPTH:
-            raise ConfigError(f"The schema is nested deeper than {_MAX_DEPTH} levels.")
+            raise ConfigError(f"the schema is nested deeper than {_MAX_DEPTH} levels")
 
     def _resolve(self, pointer: str) -> Any:
         """Return the schema that a reference names; raise if there is none."""
@@ -278,7 +276,9 @@ class _SchemaRewriter:
             for segment in map(_unescape_segment, segments):
                 node = node[int(segment)] if isinstance(node, list | tuple) else node[segment]
         except (LookupError, TypeError, ValueError) as problem:
-            raise ConfigError(f"The reference {pointer!r} cannot be resolved.") from problem
+            raise ConfigError(
+                f"the reference {pointer!r} cannot be resolved in the schema"
+            ) from problem
         return node
 
 
@@ -338,7 +338,7 @@ def _as_mapping(schema: Any) -> JSON:
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
     if not isinstance(schema, dict):
-        raise ConfigError(f"A schema must be an object, not {clip_middle(repr(schema))}.")
+        raise ConfigError(f"a schema must be an object, not {clip_middle(repr(schema))}")
     return schema
 
 

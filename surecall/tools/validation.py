@@ -99,7 +99,7 @@ def compile_schema(schema: JSON) -> Validation:
             pattern_options=jsonschema_rs.RegexOptions(),
         )
     except Exception as problem:
-        raise ConfigError(f"Invalid schema: {_invalid_schema_message(problem)}") from problem
+        raise ConfigError(f"invalid schema: {_invalid_schema_message(problem)}") from problem
     costs = _CostGuard(schema, weight)
     takes_integers = "integer" in str(schema)
 
@@ -124,11 +124,11 @@ def _check_weight(weight: SchemaWeight) -> None:
     """Raise `ConfigError` if the schema is too large to compile quickly."""
     if weight.states > MAX_PATTERN_STATES:
         raise ConfigError(
-            f"Invalid schema: its patterns have {weight.states} states with repetitions expanded; "
-            f"the limit is {MAX_PATTERN_STATES}. Use `maxLength` instead of large repetitions."
+            f"invalid schema: its patterns have {weight.states} states with repetitions expanded; "
+            f"the limit is {MAX_PATTERN_STATES}; use `maxLength` instead of large repetitions"
         )
     if weight.nodes > MAX_SCHEMA_NODES:
-        raise ConfigError("Invalid schema: its strings or integers are too long.")
+        raise ConfigError("invalid schema: its strings or integers are too long")
 
 
 class _Unexplained(Exception):

@@ -440,7 +440,7 @@ def _add_scalar_keyword(node: _Node, keyword: str, below: Any) -> None:
 
 
 def _all_schemas(root: JSON) -> Iterator[JSON]:
-    """Yield every object in a schema, which may be a schema itself."""
+    """Yield every object in a schema: the schemas below it are among them."""
     waiting: list[Any] = [root]
     while waiting:
         item = waiting.pop()

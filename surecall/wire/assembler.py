@@ -43,10 +43,14 @@ from surecall.wire.streamed_message import (
 
 
 class _ContentDelta(msgspec.Struct, forbid_unknown_fields=True):
+    """A delta that has only text."""
+
     content: str
 
 
 class _TextChoice(msgspec.Struct, forbid_unknown_fields=True):
+    """A choice that has only a text delta."""
+
     delta: _ContentDelta
     index: int
     finish_reason: None = None
@@ -83,7 +87,7 @@ _TEXT_CHUNK_DECODER: Final = msgspec.json.Decoder(TextChunk)
 
 
 def parse_text_chunk(data: str) -> TextChunk | None:
-    """Parse a text-only chunk; None if it is any other chunk."""
+    """Return a chunk that has only the text of one choice; None for any other chunk."""
     try:
         return _TEXT_CHUNK_DECODER.decode(data)
     except ValueError:
@@ -350,6 +354,7 @@ class _StreamedChoice:
                 self._reasons[key] = reason
 
     def _is_final(self, key: str) -> bool:
+        """Whether the reason under a key says that the reply is unfinished."""
         return finish_kind(self._reasons.get(key)) in UNFINISHED
 
 

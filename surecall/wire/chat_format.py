@@ -62,6 +62,7 @@ def replace_non_finite(value: Any) -> Any:
 
 
 def _replace_in_member(key: Any, value: Any) -> Any:
+    """Replace non-finite numbers in the value of a key; arguments with one become text."""
     if key in ARGUMENT_KEYS and isinstance(value, dict | list):
         return value if is_finite(value) else json.dumps(value, ensure_ascii=False)
     return replace_non_finite(value)
@@ -238,6 +239,7 @@ def _is_same_origin(message: Assistant, style: WireStyle) -> bool:
 
 
 def _echoed_state(extra: JSON, text: str, style: WireStyle) -> JSON:
+    """Return the fields with the provider state that is sent back with a turn."""
     fields = fields_to_echo(extra, style.echo_fields, style.withheld_fields)
     parts = [
         part for part in extra.get(CONTENT, ()) if _part_type(part) not in style.withheld_fields
@@ -286,6 +288,7 @@ def is_plain_id(call_id: str) -> bool:
 
 
 def _digest(call_id: str, length: int) -> str:
+    """Return letters and digits derived from an id."""
     number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")))
     digits = []
     for _ in range(length):
@@ -394,6 +397,7 @@ def _parse_call(call: JSON) -> ToolCall:
 
 
 def _is_ok_result(text: str) -> bool:
+    """Whether a result in a history does not report a failure."""
     # A third-party history has no result envelopes; only an explicit `ok: false` is a failure.
     try:
         envelope = decode_json(text)
@@ -415,10 +419,10 @@ def raw_call_id(call: JSON) -> str:
     return normalize_id(call.get("id"))
 
 
-def normalize_id(given: Any) -> str:
+def normalize_id(raw_id: Any) -> str:
     """Return an id as text; empty if it is neither text nor a number."""
     # Ids that differ only in lone surrogates would be equal after encoding.
-    return join_surrogates(str(given)).strip() if isinstance(given, str | int) else ""
+    return join_surrogates(str(raw_id)).strip() if isinstance(raw_id, str | int) else ""
 
 
 def name_and_arguments(call: JSON) -> tuple[str, Any]:
@@ -454,6 +458,7 @@ def _token_count(mapping: Any, key: str) -> int:
 
 
 def _cost(value: Any) -> float | None:
+    """Return a plausible cost in dollars; None for anything else."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if 0 <= value <= MAX_COST_USD else None

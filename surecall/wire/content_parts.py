@@ -72,10 +72,12 @@ def _call_body(part: JSON) -> JSON | None:
 
 
 def _fold_kind(word: str) -> str:
+    """Return a part type in lower case, without `-` and `_`."""
     return word.replace("_", "").replace("-", "").casefold()
 
 
 def _first_present(mapping: JSON, keys: tuple[str, ...]) -> Any:
+    """Return the value of the first of these keys that is not null."""
     return next((mapping[key] for key in keys if mapping.get(key) is not None), None)
 
 

@@ -215,14 +215,14 @@ class CallIds:
 
     def claim(self, wanted: str) -> str:
         """Return the wanted id if it is free, else a variant; generate one if it is blank."""
-        free = wanted or self._mint()
+        free = wanted or self._generate_id()
         while free in self._taken:
             self._suffixes[wanted] = self._suffixes.get(wanted, 1) + 1
             free = f"{wanted}__{self._suffixes[wanted]}"
         self._taken.add(free)
         return free
 
-    def _mint(self) -> str:
+    def _generate_id(self) -> str:
         self._minted = max(self._minted, len(self._taken)) + 1
         while f"tc_{self._minted}" in self._taken:
             self._minted += 1

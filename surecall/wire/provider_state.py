@@ -48,6 +48,7 @@ def undocumented_fields(mapping: JSON, documented: frozenset[str]) -> JSON:
 
 
 def _present_fields(mapping: JSON, documented: frozenset[str]) -> JSON:
+    """Return the undocumented fields that are not null."""
     extra = undocumented_fields(mapping, documented)
     return {key: value for key, value in extra.items() if value is not None}
 

@@ -84,6 +84,7 @@ def tightest_quota(headers: Mapping[str, str], now: float) -> Quota | None:
 
 
 def _quotas(headers: Mapping[str, str], now: float) -> Iterator[Quota]:
+    """Yield the quotas that headers state, in any known format."""
     fields = [
         (left, headers.get(reset, ""), headers.get(limit, ""))
         for remaining, reset, limit in _HEADER_NAMES
@@ -113,10 +114,12 @@ def _draft_fields(text: str, policies: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _policy_name(member: str) -> str:
+    """Return the name at the beginning of a member of a header list."""
     return member.partition(";")[0].strip()
 
 
 def _parameters(member: str) -> dict[str, str]:
+    """Return the parameters of a member of a header list, by name."""
     parts = (part.partition("=") for part in member.split(";"))
     return {name.strip(): value.strip() for name, _, value in parts}
 

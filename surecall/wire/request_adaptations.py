@@ -213,11 +213,13 @@ def adapt_request(body: JSON, lessons: Iterable[str]) -> JSON:
 
 
 def _application_order(lesson: str) -> int:
+    """Return a sort key, by which lessons about the whole conversation come last."""
     # Whole conversations change last, when each message has its final form.
     return _CONVERSATION_ORDER.index(lesson) if lesson in _CONVERSATION_ORDER else -1
 
 
 def _adapt(body: JSON, lesson: str) -> JSON:
+    """Return a chat request with one lesson applied."""
     if (change := _CONVERSATION_CHANGES.get(lesson)) is not None:
         return body | {"messages": change(body["messages"])}
     if lesson == NO_EMPTY_TOOLS:
@@ -308,6 +310,7 @@ def _rewrite_function(tool: JSON, function: JSON, flavor: str) -> JSON:
 
 
 def _remove_field(message: JSON, field: str) -> JSON:
+    """Remove a field from a message and its calls, and content parts of that type."""
     message = _omit_field(message, field)
     content = message.get("content")
     if message.get("role") == "assistant" and isinstance(content, list):
@@ -335,6 +338,7 @@ def _is_kind(part: Any, kind: str) -> bool:
 
 
 def _rewrite_ids(message: JSON, codec: Callable[[str], str]) -> JSON:
+    """Map the call ids of a message by a function."""
     if "tool_call_id" in message:
         return message | {"tool_call_id": codec(message["tool_call_id"])}
     return _map_calls(message, lambda call: call | {"id": codec(call["id"])})
@@ -438,6 +442,7 @@ def _omit_images(message: JSON) -> JSON:
 
 
 def _result_parts(message: JSON) -> list[Any]:
+    """Return the content parts of a tool result; none for text or another message."""
     content = message.get("content")
     return content if message.get("role") == "tool" and isinstance(content, list) else []
 
@@ -447,6 +452,7 @@ def _is_image(part: Any) -> bool:
 
 
 def _developer_as_system(message: JSON) -> JSON:
+    """Return a developer message as a system message; any other one unchanged."""
     return message | {"role": "system"} if message.get("role") == "developer" else message
 
 
@@ -468,6 +474,7 @@ _MESSAGE_CHANGES: Final[dict[str, Callable[[JSON], JSON]]] = {
 
 
 def _name_results(messages: list[JSON]) -> list[JSON]:
+    """Add the name of its tool to each tool result that has none."""
     names: dict[str, str] = {}
     named: list[JSON] = []
     for message in messages:
@@ -544,6 +551,7 @@ def _can_merge(message: JSON) -> bool:
 
 
 def _bridge_users(messages: list[JSON]) -> list[JSON]:
+    """Put an assistant message between a tool result and a user message."""
     bridged: list[JSON] = []
     for message in messages:
         if bridged and bridged[-1].get("role") == "tool" and message.get("role") == "user":
@@ -589,5 +597,6 @@ def _text_part(text: str) -> JSON:
 
 
 def _map_calls(message: JSON, change: Callable[[JSON], JSON]) -> JSON:
+    """Apply a change to each call of a message."""
     calls = message.get("tool_calls")
     return message | {"tool_calls": [change(call) for call in calls]} if calls else message

@@ -156,11 +156,13 @@ def find_error(body: Any) -> JSON | None:
 
 
 def _is_error(body: JSON) -> bool:
+    """Whether a response body reports an error."""
     # Some servers send `"error": null`, `""`, `{}`, or `false` in a valid response.
     return bool(body.get("error")) or "error" in (body.get("object"), body.get("type"))
 
 
 def _missing_choice_fault(body: Any) -> Fault:
+    """Return the fault for a body without a choice or an error."""
     if isinstance(body, dict) and ("choices" in body or not body):
         return Fault(
             ErrorCode.EMPTY_RESPONSE,
@@ -209,6 +211,7 @@ def parse_fault(body: Any, status: int | None, headers: Mapping[str, str], now: 
 
 
 def _split_error(body: Any) -> _ErrorParts:
+    """Return the parts of the error in a body."""
     holder = find_error(body) or object_or_empty(body)
     match holder.get("error") or holder.get("errors"):
         case dict(error) | [dict(error), *_]:
@@ -232,11 +235,13 @@ def _is_retryable(availability: JSON, headers: Mapping[str, str], *, retryable: 
 
 
 def _retry_wait(availability: JSON, headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds to wait before a retry, if the headers or the body say so."""
     wait = retry_after(headers, now)
     return _parse_seconds(availability.get("retry_after")) if wait is None else wait
 
 
 def _without_flagged_input(body: Any, parts: _ErrorParts) -> Any:
+    """Return an error body without the part of the prompt that it repeats."""
     # `flagged_input` is part of the user's prompt and must not be logged.
     if "flagged_input" not in parts.metadata:
         return body
@@ -321,6 +326,7 @@ def _parse_seconds(value: Any) -> float | None:
 
 
 def _error_status(error: JSON, kinds: list[str]) -> int | None:
+    """Return the HTTP status that an error object states or implies."""
     for key in ("code", "http_status", "status", "status_code"):
         value = error.get(key)
         if isinstance(value, str) and value.isascii() and value.isdigit():
@@ -331,6 +337,7 @@ def _error_status(error: JSON, kinds: list[str]) -> int | None:
 
 
 def _error_kinds(parts: _ErrorParts) -> list[str]:
+    """Return the names of an error in its type and code fields, most specific first."""
     error, metadata = parts.error, parts.metadata
     given = (
         metadata.get("error_type"),
@@ -378,6 +385,7 @@ def _raw_message(raw: Any) -> str:
 
 
 def _plain_text(body: Any) -> str:
+    """Return a text body on one line, or a note that it is an HTML page."""
     text = _one_line(body) if isinstance(body, str) else ""
     return "an HTML page instead of JSON" if text.startswith("<") else text
 
@@ -387,6 +395,7 @@ def _one_line(text: str) -> str:
 
 
 def _body_excerpt(body: Any) -> str:
+    """Return the beginning of a body as text."""
     if isinstance(body, str):
         return body[:MAX_BODY_EXCERPT]
     try:

@@ -138,6 +138,7 @@ def _split_type_list(schema: JSON) -> JSON:
 
 
 def _add_type(schema: JSON) -> JSON:
+    """Declare the type of a schema that has none."""
     if "properties" in schema and "type" not in schema:
         return {"type": "object"} | schema
     if "items" in schema and "type" not in schema:
@@ -150,6 +151,7 @@ def _add_type(schema: JSON) -> JSON:
 
 
 def _type_of_values(values: list[Any]) -> str:
+    """Return the JSON type of all values; `string` if they have several types."""
     kinds = {type(value) for value in values}
     if kinds == {bool}:
         return "boolean"
@@ -159,6 +161,7 @@ def _type_of_values(values: list[Any]) -> str:
 
 
 def _move_into_any_of(schema: JSON) -> JSON:
+    """Move the keywords beside `anyOf` into its alternatives."""
     choices = schema.get("anyOf")
     beside = _without(schema, ("anyOf",))
     if not isinstance(choices, list) or not beside:
@@ -204,6 +207,7 @@ def _keep_fitting(schema: JSON) -> JSON:
 
 
 def _keep_simple(schema: JSON) -> JSON:
+    """Drop all keywords but the simple ones, such as `type` and `properties`."""
     extra = schema.keys() - _SIMPLE_KEYWORDS
     return _without(schema, extra) if extra else schema
 
@@ -290,6 +294,7 @@ def _limit_depth(schema: JSON, levels: int) -> JSON:
 
 
 def _keep_shallow(schema: JSON) -> JSON:
+    """Drop the keywords that have schemas below them."""
     return {key: schema[key] for key in ("type", "description", "enum") if key in schema}
 
 

@@ -89,6 +89,7 @@ class SseDecoder:
         return [] if event is None else [event]
 
     def _end_line(self, tail: bytes) -> SseEvent | None:
+        """Complete a line by its tail; return the event that a blank line ends."""
         line = tail
         if self._line:
             self._line += tail
@@ -117,6 +118,7 @@ class SseDecoder:
                 self._id = _decode_value(value)
 
     def _dispatch(self) -> SseEvent | None:
+        """Return the event of the fields since the last one; None if they have no data."""
         data, event = self._data, self._event
         self._data, self._event_size, self._event = [], 0, ""
         if not data:

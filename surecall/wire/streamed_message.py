@@ -119,9 +119,9 @@ class StreamedMessage:
         self._add_parts(message.get("content"), is_whole=is_whole)
         return deltas + self._add_calls(message, is_whole=is_whole)
 
-    def add_text(self, words: str) -> list[Delta]:
+    def add_text(self, text: str) -> list[Delta]:
         """Add a delta that has only text."""
-        visible = self._append_text(_CONTENT, words, is_whole=False)
+        visible = self._append_text(_CONTENT, text, is_whole=False)
         return [TextDelta(visible)] if visible else []
 
     def render(self) -> JSON:
@@ -171,12 +171,14 @@ class StreamedMessage:
         return join_surrogates(visible)
 
     def _add_details(self, key: str, raw: Any, *, is_whole: bool) -> str:
+        """Add reasoning details; return the text that they add."""
         if not isinstance(raw, list) or (is_whole and key in self._details):
             return ""
         details = self._details.setdefault(key, DetailAssembler(self._budget))
         return "".join(details.add(item) for item in raw)
 
     def _add_extra(self, message: JSON, *, is_whole: bool) -> None:
+        """Add undocumented fields."""
         for key, value in message.items():
             if key in _MESSAGE_KEYS or value is None:
                 continue

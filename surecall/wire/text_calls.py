@@ -169,6 +169,7 @@ def _move_reasoning(message: JSON, found: RecoveredText) -> ExtractedCalls:
 
 
 def _reasoning_field(found: RecoveredText) -> JSON:
+    """Return the field with the reasoning; no field without any."""
     return {"reasoning_content": found.reasoning} if found.reasoning else {}
 
 
@@ -422,6 +423,7 @@ def is_nameless_call(text: str) -> bool:
 
 
 def _has_arguments(text: str) -> bool:
+    """Whether a text is a JSON object with the arguments of a call."""
     try:
         value = decode(text.encode("utf-8", "replace"))
     except ValueError:
@@ -433,6 +435,7 @@ def _has_arguments(text: str) -> bool:
 
 
 def _raw_call(call: RecoveredCall) -> JSON:
+    """Return a recovered call in the form of `tool_calls`."""
     arguments = TRUNCATED_ARGUMENTS if call.truncated else call.arguments
     raw: JSON = {"type": "function", "function": {"name": call.name, "arguments": arguments}}
     return raw | {"id": call.id} if call.id else raw

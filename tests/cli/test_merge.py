@@ -137,7 +137,7 @@ def test_runs_of_different_programs_are_merged_with_a_warning(run: Run) -> None:
     code, _, err = run("merge", *(one.name for one in runs), "--into", "merged")
 
     assert code == 0
-    assert "warning: the runs were made with different versions: 0.1+abc, 0.2" in err
+    assert "warning: the runs were made with different versions of surecall: 0.1+abc, 0.2" in err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.plugins import load_scenarios
 from surecall.eval.storage.trial import Cell, Key
 from surecall.settings.presets import Strategy
@@ -36,7 +36,7 @@ def answered(request: JSON, left_out: int = 0) -> JSON:
 
 def rate(strategy: Strategy, path: Path, left_out: int = 0) -> tuple[int, int]:
     """Evaluate a file with a scripted model; return how many passed, of how many."""
-    setup = make_setup("m", strategy=strategy, extra_attempts=0)
+    setup = make_cell_setup("m", strategy=strategy, extra_attempts=0)
     lines = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
     passed = 0
     for one, line in zip(load_scenarios(str(path)), lines, strict=True):

@@ -20,7 +20,7 @@ from surecall.core.tool_search import (
     search_query,
     select_tools,
     with_learned_limit,
-    without_room_for,
+    with_room_for_other_tools,
     without_searches,
 )
 from surecall.settings.contract import Contract
@@ -363,10 +363,10 @@ def test_a_plan_that_is_limited_already_loses_more_tools_but_not_the_required_on
 
 def test_tools_that_are_no_functions_take_room() -> None:
     run = run_of(most=6)
-    assert without_room_for(run, 0) is run
-    assert without_room_for(run_of(most=None), 3).config == run_of(most=None).config
-    assert without_room_for(run, 4).config.endpoint.max_tools_per_request == 2
-    assert without_room_for(run, 40).config.endpoint.max_tools_per_request == 1
+    assert with_room_for_other_tools(run, 0) is run
+    assert with_room_for_other_tools(run_of(most=None), 3).config == run_of(most=None).config
+    assert with_room_for_other_tools(run, 4).config.endpoint.max_tools_per_request == 2
+    assert with_room_for_other_tools(run, 40).config.endpoint.max_tools_per_request == 1
 
 
 MESSAGES = st.lists(

@@ -10,7 +10,7 @@ import pytest
 from surecall import OpenAICompatible, RetryPolicy
 from surecall.eval.analysis.classification import ASSERTION_FAILED, MEANINGS
 from surecall.eval.analysis.failure_causes import Cause, causes_of
-from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.builtin_scenarios import SCENARIOS
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.scenarios.work import WORK
@@ -46,7 +46,7 @@ async def held(url: str, strategy: Strategy) -> list[tuple[Trial, Trace]]:
     client = OpenAICompatible(url)
 
     async def one(model: str, scenario: Scenario) -> tuple[Trial, Trace]:
-        setup = make_setup(model, strategy=strategy, retry=QUICK, simulated=True)
+        setup = make_cell_setup(model, strategy=strategy, retry=QUICK, simulated=True)
         key = Key(Cell(model, strategy=strategy), scenario.id, 1)
         async with gate:
             return await run_trial(key, TrialCase(scenario, setup), client)

@@ -16,7 +16,7 @@ import pytest
 from surecall.core.outcome import RunFailed, RunResult
 from surecall.eval import expect
 from surecall.eval import scenario as written
-from surecall.eval.running.trial_run import CellSetup, TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import CellSetup, TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.builtin_scenarios import SCENARIOS
 from surecall.eval.scenarios.function_scenarios import ScenarioRun
 from surecall.eval.scenarios.scenario import AskModel, Scenario, World
@@ -29,7 +29,7 @@ from surecall.tools.context import Context
 from surecall.tools.registry import ToolDefinition, ToolRegistry, tool
 from surecall.values.types import ToolSpec
 
-SETUP = make_setup("sim/clean", strategy="guided_contract", contracted=True, simulated=True)
+SETUP = make_cell_setup("sim/clean", strategy="guided_contract", contracted=True, simulated=True)
 FIXED = (
     *(str, bytes, int, float, type(None), type, FunctionType, ModuleType),
     *(ToolRegistry, ToolDefinition, ToolSpec, ToolCallingConfig),

@@ -100,7 +100,7 @@ def test_a_provider_at_another_address_needs_a_client_of_its_own() -> None:
     [
         (HERE, [], "must not be empty lists"),
         ([], "a", "must not be empty lists"),
-        ([HERE], ["a"], "both lists"),
+        ([HERE], ["a"], "both be lists"),
         (HERE, ["a", 7], "model must be a name or a Fallback, not int"),
         (HERE, ["a", ""], "model is blank"),
         (HERE, ["a", None], "model is blank"),

@@ -512,7 +512,7 @@ def test_a_store_that_was_in_use_is_refused_after_a_fork(
     store.save("k", 0, b"", 0, [])
     with monkeypatch.context() as child:
         child.setattr(os, "getpid", lambda: -1)
-        with pytest.raises(ConfigError, match="in use before a fork"):
+        with pytest.raises(ConfigError, match="used before this process was forked"):
             store.load("k")
         unused.save("k", 1, b"", 0, [])
         unused.close()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from surecall import Limits, OpenAICompatible, RetryPolicy
-from surecall.eval.running.trial_run import CellSetup, TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import CellSetup, TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.builtin_scenarios import SCENARIOS
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
@@ -187,7 +187,7 @@ def judged() -> list[Persona]:
 
 def setup_of(persona: Persona, strategy: Strategy, **settings: Any) -> CellSetup:
     weak = WEAK_MODEL if persona.outcome == FALLBACK else ""
-    return make_setup(
+    return make_cell_setup(
         persona.id,
         strategy=strategy,
         provider=persona.provider,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from surecall import RunFailed, RunResult, ToolLoopRunner
-from surecall.eval.running.trial_run import CellSetup, TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import CellSetup, TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.bfcl import SET_NAMES, WITHOUT_ANSWERS
 from surecall.eval.scenarios.bfcl_turns import MODULE_BY_CLASS, MULTI_TURN_SETS, PACKAGE
 from surecall.eval.scenarios.builtin_scenarios import SCENARIOS
@@ -58,7 +58,7 @@ LOOK_UPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 def played(simulator: Simulator, model: str, name: str, strategy: Strategy) -> Trial:
-    setup = make_setup(
+    setup = make_cell_setup(
         model, strategy=strategy, provider="openrouter", contracted=strategy in CONTRACT_STRATEGIES
     )
 
@@ -74,7 +74,7 @@ def played(simulator: Simulator, model: str, name: str, strategy: Strategy) -> T
 def scripted(name: str, *script: Any) -> Trial:
     key = Key(Cell("m"), name, 1)
     numbered = [each | {"id": f"r{at}"} for at, each in enumerate(script)]
-    setup = make_setup("m", strategy="raw")
+    setup = make_cell_setup("m", strategy="raw")
     return asyncio.run(run_trial(key, TrialCase(BY_ID[name], setup), ScriptedModel(*numbered)))[0]
 
 

@@ -236,7 +236,7 @@ def test_a_schema_cannot_ask_the_model_for_the_context() -> None:
 
 def test_a_schema_without_sound_properties_is_told_of_as_before() -> None:
     broken = ToolDefinition("cancel", parameters={"properties": 5}, handler=cancel)
-    with pytest.raises(ConfigError, match="Invalid schema"):
+    with pytest.raises(ConfigError, match="invalid schema"):
         check_exposed_tools(ToolRegistry(broken), 1, 1_000)
 
 

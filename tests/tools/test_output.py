@@ -190,12 +190,12 @@ def test_a_text_that_may_be_something_else_is_not_taken_for_one(kind: Any, text:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (5, "The output 5 has no JSON Schema"),
-        (Weather("Rome"), "The output is an instance of Weather: pass the class"),
-        (Node(1), "The output is an instance of Node: pass the class"),
-        (Order(number=1, due=date(2026, 1, 1)), "The output is an instance of Order"),
+        (5, "the output 5 has no JSON Schema"),
+        (Weather("Rome"), "the output is an instance of Weather: pass the class"),
+        (Node(1), "the output is an instance of Node: pass the class"),
+        (Order(number=1, due=date(2026, 1, 1)), "the output is an instance of Order"),
         (list[Callable[[], None]], "has no JSON Schema"),
-        ({"type": "nope"}, "Invalid schema"),
+        ({"type": "nope"}, "invalid schema"),
         ({"$ref": "#/nowhere"}, "cannot be resolved"),
     ],
 )

@@ -314,7 +314,7 @@ def test_a_pattern_that_backtracks_without_end_elsewhere_is_matched() -> None:
 def test_an_invalid_schema_is_refused_in_one_line(schema: Any, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         compile_schema(schema)
-    assert str(caught.value).startswith("Invalid schema: ")
+    assert str(caught.value).startswith("invalid schema: ")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 

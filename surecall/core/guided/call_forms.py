@@ -58,7 +58,7 @@ def distinguish_values(
     if not telling:
         return {}
     words = " ".join(user_texts).casefold()
-    named = [key for key in telling if any(_is_named(row.get(key), words) for row in rows)]
+    named = [key for key in telling if any(_is_mentioned(row.get(key), words) for row in rows)]
     told_by = sorted(
         named or telling,
         key=lambda key: _longest_shared_prefix([str(row.get(key)) for row in rows]),
@@ -85,8 +85,9 @@ def _row_of(name: str, value: Any, records: Sequence[JSON]) -> JSON:
     return {key: item for key, item in found[0].items() if item != value} if found else {}
 
 
-def _is_named(item: Any, words: str) -> bool:
-    return item is not None and is_value_in(str(item).casefold(), words)
+def _is_mentioned(item: Any, folded_text: str) -> bool:
+    """Whether a case-folded text mentions a value."""
+    return item is not None and is_value_in(str(item).casefold(), folded_text)
 
 
 def _longest_shared_prefix(texts: Sequence[str]) -> int:
@@ -106,6 +107,7 @@ def _row_keys(rows: Sequence[JSON]) -> list[str]:
 
 
 def _describe_fields(row: JSON, keys: Sequence[str]) -> list[str]:
+    """Return fields of a row as text, such as `day 'Friday'`."""
     return [
         f"{key[:_MAX_FIELD_CHARS]} '{str(row[key])[:_MAX_FIELD_CHARS]}'"
         for key in keys
@@ -194,6 +196,7 @@ def _required_constants(run: Run, spec: ToolSpec) -> JSON:
 
 
 def _plain_arguments(need: Need) -> JSON:
+    """Return the arguments for which a need demands a certain text or number."""
     return {
         name: value
         for name, value in need.arguments.items()
@@ -202,25 +205,25 @@ def _plain_arguments(need: Need) -> JSON:
 
 
 def _bind_parameters(
-    spec: ToolSpec, known: dict[str, Values], about: dict[str, dict[Any, str]]
+    spec: ToolSpec, allowed_values: dict[str, Values], descriptions: dict[str, dict[Any, str]]
 ) -> ToolSpec:
     """Return a tool with its parameters restricted to values; those with no value are removed."""
     properties: JSON = {}
     required = list(spec.parameters.get("required", ()))
     for name, schema in spec.parameters.get("properties", {}).items():
-        values = known.get(name)
-        words = about.get(name, {})
+        values = allowed_values.get(name)
+        words = descriptions.get(name, {})
         fits = name in required and ABOUT + name not in spec.parameters["properties"]
         if values and fits and all(value in words for value in values):
-            properties[ABOUT + name] = _one_of([words[value] for value in values])
+            properties[ABOUT + name] = _enum_schema([words[value] for value in values])
             required.append(ABOUT + name)
         if values != ():
-            properties[name] = schema if values is None else _one_of(values)
+            properties[name] = schema if values is None else _enum_schema(values)
     bound = spec.parameters | {"properties": properties}
     if required:
         bound["required"] = required
     return msgspec.structs.replace(spec, parameters=bound)
 
 
-def _one_of(values: Sequence[Any]) -> JSON:
+def _enum_schema(values: Sequence[Any]) -> JSON:
     return {"const": values[0]} if len(values) == 1 else {"enum": list(values)}

@@ -55,7 +55,7 @@ MAX_REPEATS: Final = 2_000
 _LIMITING_KEYWORDS: Final = frozenset({"maxLength", "enum", "const", "format", "pattern"})
 
 
-def limit_texts(schema: JSON, longest: int) -> JSON:
+def limit_texts(schema: JSON, max_chars: int) -> JSON:
     """Return a schema whose plain strings have a maximum length."""
 
     def limit(part: JSON) -> JSON:
@@ -63,7 +63,7 @@ def limit_texts(schema: JSON, longest: int) -> JSON:
             part = part | {"type": list(ALL_TYPES)}
         if not _allows_text(part.get("type")) or _LIMITING_KEYWORDS & part.keys():
             return part
-        return part | {"maxLength": max(longest, part.get("minLength", 0))}
+        return part | {"maxLength": max(max_chars, part.get("minLength", 0))}
 
     return rewrite_schema(schema, limit)
 
@@ -88,6 +88,7 @@ def fit_check_prompt(each: str = "") -> str:
 
 
 def _example_line(question: str, asked: str, tool: str, things: str, each: str) -> str:
+    """Return an example of the fit check: a question, and the beginning of the reply to it."""
     words = zip(CHECKED, (asked, tool, YES if things else NO), strict=True)
     said = "".join(f'"{name}": "{word}", ' for name, word in words)
     if not things:
@@ -187,20 +188,21 @@ def _instructions(
     tools: tuple[ToolSpec, ...],
     output: JSON | None,
     several: bool,  # noqa: FBT001  # signature of `PromptFormat`
-    ways: GuidedOptions,
+    options: GuidedOptions,
 ) -> str:
     lines = [
         "Reply with one JSON object and nothing else.",
         _HOW_TO_CALL_SEVERAL if several else f"To call a tool: {_A_CALL}",
         f'To give the final answer: {{"{ANSWER}": {_answer_placeholder(output)}',
-        *([_HOW_TO_THINK] if ways.thought_chars else []),
-        *([fit_check_prompt(EACH if several else "")] if ways.checks_fit else []),
+        *([_HOW_TO_THINK] if options.thought_chars else []),
+        *([fit_check_prompt(EACH if several else "")] if options.checks_fit else []),
         *tool_lines(tools),
     ]
     return "\n".join(lines)
 
 
 def _answer_placeholder(output: JSON | None) -> str:
+    """Return what stands for the answer in the instructions, with the schema of a typed one."""
     if output is None:
         return '"text"}'
     return f"...}}, in which ... is JSON of this schema: {encode(output).decode()}"
@@ -216,10 +218,10 @@ def _encode_result(result: ToolResult) -> str:
 
 
 def _encode_answer(text: str, typed: bool) -> str:  # noqa: FBT001  # signature of `PromptFormat`
-    return encode({ANSWER: _as_written(text) if typed else text}).decode()
+    return encode({ANSWER: _json_or_text(text) if typed else text}).decode()
 
 
-def _as_written(text: str) -> Any:
+def _json_or_text(text: str) -> Any:
     """Return an answer as JSON, unchanged, or as text if it is not JSON."""
     try:
         decode_json(text)
@@ -228,27 +230,31 @@ def _as_written(text: str) -> Any:
     return msgspec.Raw(text.strip().encode())
 
 
-def _response_format(plan: Plan, ways: GuidedOptions) -> JSON:
+def _response_format(plan: Plan, options: GuidedOptions) -> JSON:
     """Return the `response_format` of what the loop would accept now."""
     definitions: JSON = {}
     tools = _allowed_tools(plan)
-    calls = [_call_step(tool, definitions, ways.max_args_bytes) for tool in tools]
+    calls = [_call_step(tool, definitions, options.max_args_bytes) for tool in tools]
     steps = [_several_calls_step(calls)] if calls and allows_several_calls(plan) else [*calls]
     if plan.give_up_reasons:
         steps.append(_give_up_step(plan.give_up_reasons))
     elif (plan.may_answer and plan.tool_choice != "required") or not steps:
         steps.append(_answer_step(plan.output, definitions))
-        if ways.checks_fit and calls and isinstance(plan.messages[-1], User):
+        if options.checks_fit and calls and isinstance(plan.messages[-1], User):
             steps = with_fit_checks(steps, tools)
-    if ways.thought_chars and calls and any(isinstance(item, ToolResult) for item in plan.messages):
-        steps = [_with_thought(step, ways.thought_chars) for step in steps]
-    schema = _one_of(steps)
+    if (
+        options.thought_chars
+        and calls
+        and any(isinstance(item, ToolResult) for item in plan.messages)
+    ):
+        steps = [_with_thought(step, options.thought_chars) for step in steps]
+    schema = _any_of(steps)
     if definitions:
         schema = schema | {"$defs": definitions}
     return {"type": "json_schema", "json_schema": {"name": "next_step", "schema": schema}}
 
 
-def _one_of(steps: Sequence[JSON]) -> JSON:
+def _any_of(steps: Sequence[JSON]) -> JSON:
     return steps[0] if len(steps) == 1 else {"anyOf": list(steps)}
 
 
@@ -258,30 +264,36 @@ def _several_calls_step(calls: Sequence[JSON]) -> JSON:
         "type": "array",
         "minItems": 1,
         "maxItems": MAX_CALLS_AT_ONCE,
-        "items": _one_of(calls),
+        "items": _any_of(calls),
     }
     return _ANSWER | {"properties": {EACH: _COUNTED, CALLS: listed}, "required": [EACH, CALLS]}
 
 
 def _answer_step(output: JSON | None, definitions: JSON) -> JSON:
+    """Return the schema of an answer, of the type `output` if there is one."""
     if output is None:
         return _ANSWER
     return _ANSWER | {"properties": {ANSWER: _relocatable(output, ANSWER, definitions)}}
 
 
 def _give_up_step(reasons: Sequence[str]) -> JSON:
+    """Return the schema of a reply that gives up for one of the reasons."""
     return _ANSWER | {"properties": {CANNOT: {"enum": list(reasons)}}, "required": [CANNOT]}
 
 
 def _allowed_tools(plan: Plan) -> tuple[ToolSpec, ...]:
+    """Return the tools that `tool_choice` allows."""
     if plan.tool_choice == "none":
         return ()
     name = chosen_tool_name(plan.tool_choice)
     return tuple(tool for tool in plan.tools if name is None or tool.name == name)
 
 
-def _call_step(tool: ToolSpec, definitions: JSON, longest: int) -> JSON:
-    arguments = limit_texts(tool.parameters, longest) if longest <= MAX_REPEATS else tool.parameters
+def _call_step(tool: ToolSpec, definitions: JSON, max_chars: int) -> JSON:
+    """Return the schema of a call of a tool, with its texts limited."""
+    arguments = (
+        limit_texts(tool.parameters, max_chars) if max_chars <= MAX_REPEATS else tool.parameters
+    )
     placed = _relocatable(arguments, tool.name, definitions)
     return {
         "type": "object",
@@ -303,9 +315,9 @@ def _relocatable(schema: JSON, name: str, definitions: JSON) -> JSON:
     return {"$ref": f"#/$defs/{place}"}
 
 
-def _with_thought(step: JSON, longest: int) -> JSON:
+def _with_thought(step: JSON, max_chars: int) -> JSON:
     """Return a step with a thought first: the order of keys is the order of decisions."""
-    thought = {THOUGHT: {"type": "string", "maxLength": longest}}
+    thought = {THOUGHT: {"type": "string", "maxLength": max_chars}}
     return step | {
         "properties": thought | step["properties"],
         "required": [THOUGHT, *step["required"]],
@@ -326,6 +338,9 @@ def guided_format(
     max_args_bytes: int, thought_chars: int = 0, *, checks_fit: bool = False
 ) -> PromptFormat:
     """Return the format of the guided protocol."""
-    ways = GuidedOptions(max_args_bytes, thought_chars, checks_fit)
-    opening, form = partial(_instructions, ways=ways), partial(_response_format, ways=ways)
+    options = GuidedOptions(max_args_bytes, thought_chars, checks_fit)
+    opening, form = (
+        partial(_instructions, options=options),
+        partial(_response_format, options=options),
+    )
     return PromptFormat(opening, _encode_calls, _encode_result, _encode_answer, form)

@@ -162,6 +162,7 @@ def _read_escape(text: str, at: int) -> tuple[str, int]:
 
 
 def _read_code_unit(text: str, at: int) -> int | None:
+    """Return the UTF-16 code unit of a `u` escape; None if it is incomplete or invalid."""
     digits = text[at + 2 : at + _UNICODE_ESCAPE_CHARS]
     if not text.startswith("\\u", at) or len(digits) < _UNICODE_ESCAPE_CHARS - 2:
         return None
@@ -212,9 +213,10 @@ def _preamble(value: JSON) -> dict[str, str]:
     return {key: value[key] for key in BEFORE_A_STEP if is_step and isinstance(value.get(key), str)}
 
 
-def _join_preamble(before: dict[str, str]) -> str:
-    only_thought = before.get(THOUGHT) if len(before) == 1 else None
-    return "; ".join(map(": ".join, before.items())) if only_thought is None else only_thought
+def _join_preamble(preamble: dict[str, str]) -> str:
+    """Return the fields before a step as one text."""
+    only_thought = preamble.get(THOUGHT) if len(preamble) == 1 else None
+    return "; ".join(map(": ".join, preamble.items())) if only_thought is None else only_thought
 
 
 def _extract_calls(
@@ -269,6 +271,7 @@ def _without_descriptions(arguments: Any, name: str, known: Sequence[ToolSpec]) 
 
 
 def _answer_text(answer: Any) -> str:
+    """Return an answer as text; a typed one as JSON."""
     match answer:
         case None:
             return ""
@@ -325,4 +328,5 @@ def _raw_call(name: str, arguments: Any) -> JSON:
 
 
 def _with_calls(*calls: JSON) -> JSON:
+    """Return the message fields for calls; none without calls."""
     return {"content": "", "tool_calls": list(calls)} if calls else {}

@@ -83,7 +83,7 @@ class CellSetup(msgspec.Struct, frozen=True, kw_only=True):
         return self.config.tool_use_mode is ToolUseMode.DISABLED
 
 
-def make_setup(  # noqa: PLR0913  # the dimensions of a cell, all but one by keyword
+def make_cell_setup(  # noqa: PLR0913  # the dimensions of a cell, all but one by keyword
     model: str,
     *,
     strategy: Strategy = "production",

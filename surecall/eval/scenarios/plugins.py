@@ -140,7 +140,7 @@ def _run_module(path: Path) -> ModuleType:
 
 
 def _error_line(path: Path, error: BaseException) -> int:
-    """Return the last line of the file in the error's traceback."""
+    """Return the number of the last line of the file that the traceback names; 0 if none."""
     frames = traceback.extract_tb(error.__traceback__)
     # Tracebacks use absolute paths.
     lines = [frame.lineno for frame in frames if Path(frame.filename) == path.absolute()]

@@ -291,7 +291,7 @@ class RunStore:
             self._records.add_trial(key, outcome, lines)
         elif known.status == "infra":
             self._records.replace_trial(known, outcome, lines)
-        elif trial.status != "infra" and not self._is_same(known.record, record):
+        elif trial.status != "infra" and not self._is_same_trial(known.record, record):
             named = " ".join(map(str, key))
             raise StoreError(f"{self._path} already has a different result for the trial {named}")
 
@@ -309,7 +309,7 @@ class RunStore:
         events = (msgspec.json.decode(line) for line in trace.split(b"\n") if line.strip())
         return b"".join(encode(self._redactor.redact_value(event)) + b"\n" for event in events)
 
-    def _is_same(self, stored: str, record: str) -> bool:
+    def _is_same_trial(self, stored: str, record: str) -> bool:
         """Whether two records are the same trial, also if one is of an older version."""
         # A record of an earlier version may lack fields; decoding fills in the defaults.
         return stored == record or self._decode_trial(stored) == self._decode_trial(record)

@@ -64,6 +64,7 @@ def repair_completion(
 
 
 def _completion_head(whole: JSON, head: DefaultHead) -> JSON:
+    """Return the fields beside the choices, with defaults for required ones."""
     fields = {key: whole[key] for key in whole if key not in {"choices", "error"}}
     if not isinstance(fields.get("id"), str) or not fields["id"]:
         fields["id"] = head.id
@@ -96,6 +97,7 @@ def _repaired_message(
 
 
 def _message_content(raw: Any, said: Assistant, calls: Sequence[ToolCall]) -> Any:
+    """Return the content for the client: unchanged if its text is; null beside calls only."""
     if (raw is None or isinstance(raw, str)) and text_of(raw) == said.text:
         return raw
     return None if calls and is_blank(said.text) else said.text

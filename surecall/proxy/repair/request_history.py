@@ -146,16 +146,17 @@ def _first_user_text(messages: Sequence[Any]) -> str:
 
 
 def turn_to_remember(
-    said: Assistant,
-    refused: Sequence[tuple[int, JSON, ToolResult]],
+    message: Assistant,
+    rejected: Sequence[tuple[int, JSON, ToolResult]],
     searches: tuple[SearchMessage, ...] = (),
 ) -> RememberedTurn:
-    """Return what to store of a turn: `refused` are its rejected calls."""
+    """Return what to store of a turn: `rejected` are its rejected calls."""
     asides = tuple(
-        RejectedCall(at, call, _result_fields(answer), answer.found) for at, call, answer in refused
+        RejectedCall(at, call, _result_fields(answer), answer.found)
+        for at, call, answer in rejected
     )
-    calls = {call.id: call.extra for call in said.calls if call.extra and call.is_runnable}
-    return RememberedTurn(said.extra, calls, asides, searches)
+    calls = {call.id: call.extra for call in message.calls if call.extra and call.is_runnable}
+    return RememberedTurn(message.extra, calls, asides, searches)
 
 
 def searches_to_remember(
@@ -171,6 +172,7 @@ def searches_to_remember(
 
 
 def _result_fields(answer: ToolResult) -> JSON:
+    """Return a tool message with a result."""
     return {"role": "tool", "tool_call_id": answer.call_id, CONTENT: answer.content}
 
 
@@ -193,6 +195,7 @@ def restore_turn(message: JSON, turn: RememberedTurn) -> JSON:
 
 
 def _with_extra(call: JSON, extra: JSON) -> JSON:
+    """Return a call with the undocumented fields that it lacks."""
     missing = {key: extra[key] for key in extra if key not in call}
     inner, function = extra.get(FUNCTION, {}), call.get(FUNCTION)
     if isinstance(function, dict) and (

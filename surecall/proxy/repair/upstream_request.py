@@ -149,6 +149,7 @@ def function_name(tool: Any) -> str:
 
 
 def _legal_names(tools: Iterable[Any]) -> dict[str, str]:
+    """Return the names that providers reject, each with the legal name to send instead."""
     names = [name for tool in tools if (name := function_name(tool))]
     taken = {name for name in names if is_legal_name(name)}
     renamed: dict[str, str] = {}
@@ -195,8 +196,8 @@ class _ExactNames:
     def definitions(self) -> tuple[ToolDefinition, ...]:
         return tuple(self._by_name.values())
 
-    def resolve(self, asked: str) -> ToolDefinition | None:
-        return self._by_name.get(asked)
+    def resolve(self, written_name: str) -> ToolDefinition | None:
+        return self._by_name.get(written_name)
 
 
 def _build_toolbox(definitions: Sequence[ToolDefinition]) -> Toolbox:
@@ -253,6 +254,7 @@ class UpstreamRequestWriter:
         return Request(data, digest, len(plan.messages), len(plan.tools))
 
     def _encode_body(self, changes: JSON, dropped: set[str]) -> bytes:
+        """Encode the client's request with changed fields, and without the dropped ones."""
         if not changes and not dropped and self._client_request.client_bytes:
             return self._client_request.client_bytes
         fields = (
@@ -281,6 +283,7 @@ class UpstreamRequestWriter:
         return [self._raw_messages[item] if isinstance(item, int) else item for item in sent]
 
     def _upstream_messages(self, plan: Plan) -> Iterator[JSON | msgspec.Raw | int]:
+        """Yield the messages to send; an unchanged one as its position in the request."""
         after_tool = False
         for message in self._merged_messages(plan):
             if (
@@ -330,9 +333,10 @@ class UpstreamRequestWriter:
         fitted = MESSAGE.apply(config.endpoint.message_transforms, fields, [])
         if not config.endpoint.short_call_ids:
             return fitted
-        return _unless_equal(fields, rewrite_message(fitted, (SHORT_IDS,)))
+        return _original_if_equal(fields, rewrite_message(fitted, (SHORT_IDS,)))
 
     def _changed_tools(self, plan: Plan) -> JSON:
+        """Return the `tools` field if it differs from the client's; else no field."""
         given = self._client_request.body.get("tools")
         if not isinstance(given, list):
             return {}
@@ -342,14 +346,16 @@ class UpstreamRequestWriter:
         ]
         return {} if fitted == given else {"tools": fitted}
 
-    def _upstream_tool(self, tool: Any, names: tuple[str, ...]) -> Any:
+    def _upstream_tool(self, tool: Any, transforms: tuple[str, ...]) -> Any:
+        """Apply transforms to a function with a schema; return any other tool unchanged."""
         match tool:
             case {"type": "function", "function": {"name": str(), "parameters": dict()}}:
-                return TOOL.apply(names, tool, [])
+                return TOOL.apply(transforms, tool, [])
             case _:
                 return tool
 
     def _changed_choice(self, plan: Plan) -> JSON:
+        """Return the `tool_choice` field if it differs from the client's; else no field."""
         given = self._client_request.body.get("tool_choice")
         if given is None:
             return {}
@@ -362,5 +368,6 @@ class UpstreamRequestWriter:
                 return {}
 
 
-def _unless_equal(fields: JSON, written: JSON) -> JSON:
+def _original_if_equal(fields: JSON, written: JSON) -> JSON:
+    """Return the original fields if the written ones are equal, so that identity tells."""
     return fields if written == fields else written

@@ -27,7 +27,7 @@ from surecall.core.tool_search import (
     search_messages,
     search_results,
     with_learned_limit,
-    without_room_for,
+    with_room_for_other_tools,
     without_searches,
 )
 from surecall.proxy.repair.proxy_settings import ProxySettings
@@ -148,7 +148,7 @@ class ProxyExchange:
         recorder = Recorder(self.run_id, self.observers)
         prompt = PromptRunner(upstream, retry=retry)
         run = with_learned_limit(run, prompt.lessons.get(run.model, ()))
-        run = without_room_for(run, len(self.tools.other_tools))
+        run = with_room_for_other_tools(run, len(self.tools.other_tools))
         if is_limited(run):  # ranking new tools may take a while
             await asyncio.to_thread(exposed_specs, run)
         composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
@@ -165,6 +165,7 @@ class ProxyExchange:
         return self._completion_result(result)
 
     def _completion_result(self, result: RunResult) -> ExchangeResult:
+        """Return the completion for the client, and store what it may not send back."""
         turn = self._final_turn(result.run)
         said = without_searches(result.run, turn)
         body = _last_body(result.trace)
@@ -172,7 +173,7 @@ class ProxyExchange:
         head = DefaultHead(**self.default_head)
         answer = repair_completion(body, said, head, self.tools.client_names, usage)
         ready = [call for call in said.calls if call.is_runnable]
-        kept = _kept_calls(turn, result.run)
+        kept = _withheld_calls(turn, result.run)
         messages = search_messages(result.run.messages[len(self._entries) :])
         searches = searches_to_remember(messages, result.run.config.endpoint.wire_style)
         self._memory.store(ready, turn_to_remember(said, kept, searches))
@@ -193,7 +194,10 @@ class ProxyExchange:
         )
         return msgspec.structs.replace(said, calls=tuple(calls))
 
-    def _build_result(self, result: RunResult, body: JSON | None, **why: Any) -> ExchangeResult:
+    def _build_result(
+        self, result: RunResult, body: JSON | None, **failure_fields: Any
+    ) -> ExchangeResult:
+        """Return a result with the facts of its run, and the fields of a failure."""
         trace = result.trace
         return ExchangeResult(
             self.run_id,
@@ -205,7 +209,7 @@ class ProxyExchange:
             error_codes=tuple(code for item in result.run.results for code in item.error_codes),
             received=_first_reply(trace),
             lessons=_used_lessons(trace),
-            **why,
+            **failure_fields,
         )
 
     def _failure_result(self, failed: RunFailed) -> ExchangeResult:
@@ -222,18 +226,19 @@ def _show_answer(show: ShowDelta, sessions: list[Session], delta: DisplayDelta) 
 
 
 def _build_composer(
-    asked: ClientRequest,
+    client_request: ClientRequest,
     history: tuple[HistoryEntry, ...],
-    offer: RequestTools,
+    request_tools: RequestTools,
     config: ToolCallingConfig,
 ) -> RequestComposer:
     """Return the request composer. Only the native protocol can keep the client's bytes."""
     if config.call_protocol != "native":
         return RequestBuilder(config)
-    return UpstreamRequestWriter(asked, history, offer, config)
+    return UpstreamRequestWriter(client_request, history, request_tools, config)
 
 
 def _user_turn_start(messages: tuple[Message, ...]) -> int:
+    """Return the position after the user's last message; 0 if there is none."""
     for place in range(len(messages), 0, -1):
         if _is_user_input(messages[place - 1]):
             return place
@@ -250,6 +255,7 @@ def _reply_count(trace: Trace) -> int:
 
 
 def _last_body(trace: Trace) -> Any:
+    """Return the body of the last response."""
     return next(e.body for e in reversed(trace.events) if isinstance(e, LlmRequestEndEvent))
 
 
@@ -274,23 +280,24 @@ def _first_reply(trace: Trace) -> Any:
     return None
 
 
-def _kept_calls(said: Assistant, run: Run) -> list[tuple[int, JSON, ToolResult]]:
+def _withheld_calls(turn: Assistant, run: Run) -> list[tuple[int, JSON, ToolResult]]:
     """Return the calls that the client does not get, each with its position and its result.
 
     Those are the rejected calls and the searches for tools.
     """
     searches = {call.id: result for call, result in search_results(run)}
-    if not searches and all(call.is_runnable for call in said.calls):
+    if not searches and all(call.is_runnable for call in turn.calls):
         return []
-    written = render_message(said, WireStyle()) or {}
+    written = render_message(turn, WireStyle()) or {}
     kept = []
-    for place, (call, fields) in enumerate(zip(said.calls, written["tool_calls"], strict=True)):
+    for place, (call, fields) in enumerate(zip(turn.calls, written["tool_calls"], strict=True)):
         if (result := searches.get(call.id) or _rejection(call, run.config)) is not None:
             kept.append((place, fields, result))
     return kept
 
 
 def _rejection(call: ToolCall, config: ToolCallingConfig) -> ToolResult | None:
+    """Return the result that reports why a call is rejected; None if it is not."""
     if call.problem is None:
         return None
     envelope = refusal_envelope(call.name, call.problem)
@@ -311,6 +318,7 @@ def _error_reply(failed: RunFailed, fault: Fault | None) -> ErrorReply:
 
 
 def _last_problem(run: Run) -> tuple[str, str] | None:
+    """Return the code and the message of the first problem in the last reply, if any."""
     calls: tuple[ToolCall, ...] = run.replies[-1].calls if run.replies else ()
     problems = [call.problem for call in calls if call.problem is not None]
     return (str(problems[0].code), problems[0].message) if problems else None

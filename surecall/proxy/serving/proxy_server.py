@@ -175,18 +175,18 @@ class Proxy(HttpServer):
             return self._serve_page(request)
         while path == _API_PREFIX or path.startswith(f"{_API_PREFIX}/"):
             path = path.removeprefix(_API_PREFIX)
-        face = self._adapters.get(path.removesuffix("/count_tokens"), _CHAT)
+        adapter = self._adapters.get(path.removesuffix("/count_tokens"), _CHAT)
         if (failure := self._access_error(request)) is not None:
-            return json_response(failure.status, face.render_error(failure), NO_RETRY)
+            return json_response(failure.status, adapter.render_error(failure), NO_RETRY)
         try:
             if request.method == "POST" and path == _COUNT_TOKENS_PATH:
                 return json_response(200, MessagesApi().count_tokens(await request.read()))
             if request.method == "POST" and path in self._adapters:
-                return await self._serve_api(request, face)
+                return await self._serve_api(request, adapter)
             return await self._pass_through(request, path)
         except InvalidRequest as refused:
             failure = ErrorReply(refused.status, refused.message, "invalid_request", refused.param)
-            return json_response(refused.status, face.render_error(failure), NO_RETRY)
+            return json_response(refused.status, adapter.render_error(failure), NO_RETRY)
 
     def _access_error(self, request: web.Request) -> ErrorReply | None:
         """Return why a request is rejected, before its body is read; None if it is allowed."""
@@ -214,12 +214,12 @@ class Proxy(HttpServer):
             return web.Response(status=404, text=message)
         return render_page(self.records, self.upstream)
 
-    async def _serve_api(self, request: web.Request, face: ApiAdapter) -> web.StreamResponse:
-        asked = face.parse(await request.read())
-        if asked.client_bytes and is_passthrough(asked.body):
+    async def _serve_api(self, request: web.Request, adapter: ApiAdapter) -> web.StreamResponse:
+        client_request = adapter.parse(await request.read())
+        if client_request.client_bytes and is_passthrough(client_request.body):
             return await self._pass_through(request, "/chat/completions")
-        visit = RequestHandler(self._context, request, face, asked)
-        return await (visit.respond_stream() if asked.stream else visit.respond())
+        handler = RequestHandler(self._context, request, adapter, client_request)
+        return await (handler.respond_stream() if client_request.stream else handler.respond())
 
     async def _pass_through(self, request: web.Request, path: str) -> web.StreamResponse:
         """Forward a request unchanged, and stream the response."""

@@ -48,8 +48,8 @@ WRITE_TIMEOUT_S: Final = 60.0
 class StreamQueue:
     """A queue of bytes that the loop produces for a streamed response."""
 
-    def __init__(self, live: StreamedReply) -> None:
-        self._live = live
+    def __init__(self, streamed_reply: StreamedReply) -> None:
+        self._live = streamed_reply
         self._ready: list[bytes] = []
         self._wake = asyncio.Event()
         self._requests = 0
@@ -58,9 +58,9 @@ class StreamQueue:
         """Queue the opening events: the upstream's response has begun."""
         self._append(self._live.begin(head))
 
-    def show(self, shown: DisplayDelta) -> None:
+    def show(self, delta: DisplayDelta) -> None:
         """Queue a delta."""
-        self._append(self._live.show(shown))
+        self._append(self._live.show(delta))
 
     def on_event(self, event: Event) -> None:
         """Tell the streamed reply about failed and repeated upstream requests."""
@@ -112,11 +112,11 @@ class StreamedResponse:
             raise ConnectionResetError("the client does not read") from None
 
 
-def summary_comment(settled: ExchangeResult) -> bytes:
+def summary_comment(result: ExchangeResult) -> bytes:
     """Return a comment with the values of the `x-surecall-` headers, which were already sent."""
-    repairs = ",".join(dict.fromkeys(settled.repairs))
-    adapted = f" adapted={','.join(settled.lessons)}" if settled.lessons else ""
-    return f": surecall attempts={settled.attempts} fired={repairs}{adapted}\n\n".encode()
+    repairs = ",".join(dict.fromkeys(result.repairs))
+    adapted = f" adapted={','.join(result.lessons)}" if result.lessons else ""
+    return f": surecall attempts={result.attempts} fired={repairs}{adapted}\n\n".encode()
 
 
 _JSON: Final = {"Content-Type": "application/json"}
@@ -171,40 +171,44 @@ class RequestHandler(_RecordedRequest):
     """Handles one request to an API adapter."""
 
     def __init__(
-        self, parts: ProxyContext, request: web.Request, face: ApiAdapter, asked: ClientRequest
+        self,
+        parts: ProxyContext,
+        request: web.Request,
+        adapter: ApiAdapter,
+        client_request: ClientRequest,
     ) -> None:
         super().__init__(parts, request)
-        self._adapter = face
-        self._client_request = asked
+        self._adapter = adapter
+        self._client_request = client_request
         key = parts.forwarded_key(request.headers)
         owner = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
-        scope = f"{owner}\0{asked.body.get('model')}"
-        self._memory = ConversationMemory(parts.memory, scope, asked.body["messages"])
+        scope = f"{owner}\0{client_request.body.get('model')}"
+        self._memory = ConversationMemory(parts.memory, scope, client_request.body["messages"])
 
     async def respond(self) -> web.Response:
         """Respond with one JSON body."""
         exchange = await self._new_exchange()
         try:
-            settled = await exchange.run(self._upstream, self._retry_policy)
+            result = await exchange.run(self._upstream, self._retry_policy)
         except asyncio.CancelledError:
             self._record_outcome({"status": _CLIENT_CLOSED, "outcome": "left"})
             raise
-        self._record_outcome(outcome_fields(settled))
-        if settled.body is None:
-            return self._error_response(settled)
-        body = self._adapter.render(self._client_request, settled.body)
-        return json_response(200, body, self._answer_headers(settled))
+        self._record_outcome(outcome_fields(result))
+        if result.body is None:
+            return self._error_response(result)
+        body = self._adapter.render(self._client_request, result.body)
+        return json_response(200, body, self._answer_headers(result))
 
     async def respond_stream(self) -> web.StreamResponse:
         """Respond with a stream of events."""
         exchange = await self._new_exchange()
         buffered = self._context.settings.stream == "buffered"
-        live = StreamedReply(
+        streamed_reply = StreamedReply(
             self._adapter.event_writer(self._client_request),
             exchange.default_head,
             buffered=buffered,
         )
-        news = StreamQueue(live)
+        news = StreamQueue(streamed_reply)
         exchange.observers.append(news.on_event)
         self._upstream.on_begin = news.on_begin
         outgoing = StreamedResponse(
@@ -217,7 +221,7 @@ class RequestHandler(_RecordedRequest):
         try:
             async for data in news.drain(task, self._context.keep_alive_s):
                 await outgoing.write(data)
-            return await self._finish_stream(outgoing, live, task.result())
+            return await self._finish_stream(outgoing, streamed_reply, task.result())
         except (asyncio.CancelledError, ConnectionResetError):
             self._record_outcome({"status": _CLIENT_CLOSED, "outcome": "left"})
             raise
@@ -227,16 +231,20 @@ class RequestHandler(_RecordedRequest):
                 await task
 
     async def _finish_stream(
-        self, outgoing: StreamedResponse, live: StreamedReply, settled: ExchangeResult
+        self, outgoing: StreamedResponse, streamed_reply: StreamedReply, result: ExchangeResult
     ) -> web.StreamResponse:
         """End a stream; an error before its first bytes becomes a plain response."""
-        failure = settled.failure
+        failure = result.failure
         if failure is not None and outgoing.response is None:
-            self._record_outcome(outcome_fields(settled))
-            return self._error_response(settled)
-        rest = live.fail(failure) if failure is not None else live.finish(settled.body or {})
-        self._record_outcome(outcome_fields(settled))
-        await outgoing.write(summary_comment(settled) + rest)
+            self._record_outcome(outcome_fields(result))
+            return self._error_response(result)
+        rest = (
+            streamed_reply.fail(failure)
+            if failure is not None
+            else streamed_reply.finish(result.body or {})
+        )
+        self._record_outcome(outcome_fields(result))
+        await outgoing.write(summary_comment(result) + rest)
         response = outgoing.response
         assert response is not None  # noqa: S101  # something was written
         await response.write_eof()
@@ -263,11 +271,11 @@ class RequestHandler(_RecordedRequest):
         retry = self._context.retry
         return msgspec.structs.replace(retry, attempts=1) if is_retry else retry
 
-    def _error_response(self, settled: ExchangeResult) -> web.Response:
-        failure = settled.failure
+    def _error_response(self, result: ExchangeResult) -> web.Response:
+        failure = result.failure
         assert failure is not None  # noqa: S101  # the callers check this
-        headers = self._answer_headers(settled)
-        if _is_final(settled):
+        headers = self._answer_headers(result)
+        if _is_final(result):
             headers |= NO_RETRY
         body = self._upstream_error(failure.status) or self._adapter.render_error(failure)
         return json_response(failure.status, body, headers)
@@ -287,14 +295,14 @@ class RequestHandler(_RecordedRequest):
             Redactor(self._upstream.secrets).redact_value(body) if isinstance(body, dict) else None
         )
 
-    def _answer_headers(self, settled: ExchangeResult) -> dict[str, str]:
-        repairs = ",".join(dict.fromkeys(settled.repairs))[:_MAX_HEADER_CHARS]
+    def _answer_headers(self, result: ExchangeResult) -> dict[str, str]:
+        repairs = ",".join(dict.fromkeys(result.repairs))[:_MAX_HEADER_CHARS]
         return {
             **self._upstream_headers(),
-            **_run_header(settled.run_id),
-            "x-surecall-attempts": str(settled.attempts),
+            **_run_header(result.run_id),
+            "x-surecall-attempts": str(result.attempts),
             **({"x-surecall-fired": repairs} if repairs else {}),
-            **_adapted_header(settled.lessons),
+            **_adapted_header(result.lessons),
         }
 
     def _known_adaptations(self) -> dict[str, str]:
@@ -311,16 +319,17 @@ class RequestHandler(_RecordedRequest):
         self._add_record(self._adapter.name, model, outcome, streamed=self._client_request.stream)
 
 
-def _is_final(settled: ExchangeResult) -> bool:
+def _is_final(result: ExchangeResult) -> bool:
     """Whether the client should not retry: the proxy did, it cannot help, or a guard ended it."""
-    fault, failure = settled.fault, settled.failure
+    fault, failure = result.fault, result.failure
     is_permanent = fault is not None and not fault.retryable
     is_guarded = failure is not None and failure.code == ErrorCode.MAX_TOOL_CALLS_EXCEEDED
     # No attempt at all: the turn guard ended the run.
-    return settled.attempts != 1 or is_permanent or is_guarded
+    return result.attempts != 1 or is_permanent or is_guarded
 
 
 def _adapted_header(lessons: Iterable[str]) -> dict[str, str]:
+    """Return the header that names adaptations; no header without any."""
     names = ",".join(lessons)[:_MAX_HEADER_CHARS]
     return {"x-surecall-adapted": names} if names else {}
 
@@ -399,6 +408,7 @@ class Passthrough(_RecordedRequest):
 
     @property
     def _lessons(self) -> tuple[str, ...]:
+        """The lessons that the request was adapted to."""
         return () if self._learner is None else self._learner.lessons
 
     @property
@@ -435,15 +445,17 @@ class Passthrough(_RecordedRequest):
                 raise ConnectionResetError("the upstream's response exceeds max_response_bytes")
         return bytes(data)
 
-    def _learn(self, given: bytes, incoming: Incoming, rejection: bytes) -> bool:
+    def _learn(self, request_body: bytes, incoming: Incoming, rejection: bytes) -> bool:
         """Whether a rejection teaches how to adapt the request."""
-        self._learner = self._learner or self._new_learner(given)
+        self._learner = self._learner or self._new_learner(request_body)
         fault = decode_body(HttpResponse(incoming.status, incoming.headers, rejection))
         if self._learner is None or not isinstance(fault, Fault):
             return False
 
         def find(lessons: tuple[str, ...], tried: tuple[str, ...]) -> tuple[str, ...]:
-            return request_lessons(fault, decode(adapt_body(given, lessons)), (*lessons, *tried))
+            return request_lessons(
+                fault, decode(adapt_body(request_body, lessons)), (*lessons, *tried)
+            )
 
         return bool(self._learner.learn(fault, find))
 

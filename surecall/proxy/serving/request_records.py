@@ -100,28 +100,28 @@ class RequestLog:
         return self.count
 
 
-def outcome_fields(settled: ExchangeResult) -> JSON:
+def outcome_fields(result: ExchangeResult) -> JSON:
     """Return the record fields that describe the result of a request."""
-    failure = settled.failure
+    failure = result.failure
     if failure is not None:
         fields: JSON = {"status": failure.status, "outcome": failure.code}
         fields["message"] = failure.message[:_MAX_EXCERPT]
     else:
-        choice = (settled.body or {})["choices"][0]
+        choice = (result.body or {})["choices"][0]
         names = tuple(
             call["function"]["name"] for call in choice["message"].get("tool_calls") or ()
         )
         fields = {"status": 200, "outcome": "calls" if names else "text", "tools": names}
         fields["sent"] = _excerpt(choice["message"])
     return fields | {
-        "run_id": settled.run_id,
-        "attempts": settled.attempts,
-        "turns": settled.turns,
-        "repairs": settled.repairs,
-        "error_codes": settled.error_codes,
-        "lessons": settled.lessons,
-        "claims": settled.claims,
-        "received": _excerpt(settled.received),
+        "run_id": result.run_id,
+        "attempts": result.attempts,
+        "turns": result.turns,
+        "repairs": result.repairs,
+        "error_codes": result.error_codes,
+        "lessons": result.lessons,
+        "claims": result.claims,
+        "received": _excerpt(result.received),
     }
 
 

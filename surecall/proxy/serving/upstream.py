@@ -98,6 +98,7 @@ class Upstream(OpenAICompatible):
     async def _watch_head(
         self, chunks: AsyncIterator[bytes], on_begin: OnBegin
     ) -> AsyncIterator[bytes]:
+        """Yield chunks unchanged; call `on_begin` with the metadata of the first event."""
         before: bytes | None = b""
         async for chunk in chunks:
             if before is not None:

@@ -87,11 +87,11 @@ class ApiAdapter(Protocol):
         """Parse a client request; raise `InvalidRequest` if it cannot be converted."""
         ...
 
-    def render(self, asked: ClientRequest, body: JSON) -> JSON:
+    def render(self, client_request: ClientRequest, body: JSON) -> JSON:
         """Render a chat completion as a response body."""
         ...
 
-    def event_writer(self, asked: ClientRequest) -> EventWriter:
+    def event_writer(self, client_request: ClientRequest) -> EventWriter:
         """Return the event writer for a streamed reply."""
         ...
 

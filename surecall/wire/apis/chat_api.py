@@ -24,13 +24,13 @@ class ChatApi:
         body, sound = decode_request_with_bytes(data)
         return ClientRequest(body, body, body.get("stream") is True, sound)
 
-    def render(self, asked: ClientRequest, body: JSON) -> JSON:  # noqa: ARG002  # it is the same API
+    def render(self, client_request: ClientRequest, body: JSON) -> JSON:  # noqa: ARG002  # it is the same API
         """Return the chat completion unchanged."""
         return body
 
-    def event_writer(self, asked: ClientRequest) -> "ChatEventWriter":
+    def event_writer(self, client_request: ClientRequest) -> "ChatEventWriter":
         """Return the event writer for a streamed reply."""
-        options = asked.client_body.get("stream_options")
+        options = client_request.client_body.get("stream_options")
         wants_usage = isinstance(options, dict) and options.get("include_usage") is True
         return ChatEventWriter(wants_usage=wants_usage)
 

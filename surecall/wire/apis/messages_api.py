@@ -60,13 +60,13 @@ _PROMPT_TOO_LONG = "prompt is too long"
 _OVERFLOW_PHRASES = ("context length", "context_length", "context window", "context size")
 
 
-def empty_message(asked: ClientRequest, head: JSON) -> JSON:
+def empty_message(client_request: ClientRequest, head: JSON) -> JSON:
     """Return a message without content yet."""
     return {
         "id": plain_id(str(head.get("id") or ""), "msg_"),
         "type": "message",
         "role": "assistant",
-        "model": head.get("model") or asked.client_body.get("model"),
+        "model": head.get("model") or client_request.client_body.get("model"),
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
@@ -124,11 +124,13 @@ def arguments_json(call: JSON) -> str:
     return text if is_object else "{}"
 
 
-def stop_fields(asked: ClientRequest, body: JSON) -> JSON:
+def stop_fields(client_request: ClientRequest, body: JSON) -> JSON:
     """Return the stop reason, and the stop sequence if the upstream names it."""
     choice = body["choices"][0]
     matched = choice.get("stop_reason")  # vLLM and SGLang put the stop sequence here
-    if isinstance(matched, str) and matched in (asked.client_body.get("stop_sequences") or ()):
+    if isinstance(matched, str) and matched in (
+        client_request.client_body.get("stop_sequences") or ()
+    ):
         return {"stop_reason": "stop_sequence", "stop_sequence": matched}
     return {"stop_reason": _stop_reason(choice), "stop_sequence": None}
 
@@ -182,8 +184,8 @@ _EMPTY_BLOCKS: Final[JSON] = {
 class MessageEventWriter:
     """Writes the events of one streamed message."""
 
-    def __init__(self, asked: ClientRequest) -> None:
-        self._asked = asked
+    def __init__(self, client_request: ClientRequest) -> None:
+        self._client_request = client_request
         self._index = 0
         self._open_kind = ""
         self._sent_chars = 0  # characters of the text
@@ -194,7 +196,9 @@ class MessageEventWriter:
 
     def begin(self, head: JSON) -> bytes:
         """Encode the start of the message."""
-        return _encode_typed_event("message_start", message=empty_message(self._asked, head))
+        return _encode_typed_event(
+            "message_start", message=empty_message(self._client_request, head)
+        )
 
     def write_text(self, text: str) -> bytes:
         """Encode a text delta; leading whitespace is held until other text follows."""
@@ -226,7 +230,7 @@ class MessageEventWriter:
         if not self._index and not self._open_kind:
             written += self._write_delta(_TEXT, answer_text(message))
         written += self._close_block(state)
-        delta = stop_fields(self._asked, body)
+        delta = stop_fields(self._client_request, body)
         return (
             written
             + _encode_typed_event("message_delta", delta=delta, usage=message_usage(body))
@@ -332,14 +336,14 @@ class MessagesApi:
             body |= {key: given[key] for key in NATIVE_OPTIONS if given.get(key) is not None}
         return ClientRequest(body, given, stream="stream" in body)
 
-    def render(self, asked: ClientRequest, body: JSON) -> JSON:
+    def render(self, client_request: ClientRequest, body: JSON) -> JSON:
         """Render a chat completion as a message."""
         filled = {"content": _message_blocks(assistant_message(body)), "usage": message_usage(body)}
-        return empty_message(asked, body) | stop_fields(asked, body) | filled
+        return empty_message(client_request, body) | stop_fields(client_request, body) | filled
 
-    def event_writer(self, asked: ClientRequest) -> MessageEventWriter:
+    def event_writer(self, client_request: ClientRequest) -> MessageEventWriter:
         """Return the event writer for a streamed reply."""
-        return MessageEventWriter(asked)
+        return MessageEventWriter(client_request)
 
     def render_error(self, failure: ErrorReply) -> JSON:
         """Render an error body."""

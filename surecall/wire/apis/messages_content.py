@@ -140,12 +140,14 @@ def _document_parts(block: JSON, source: JSON, where: str) -> list[JSON]:
             )
 
 
-def _heading_lines(*given: Any) -> list[str]:
-    return [head for head in given if head and isinstance(head, str)]
+def _heading_lines(*headings: Any) -> list[str]:
+    """Return the headings that have text."""
+    return [head for head in headings if head and isinstance(head, str)]
 
 
-def _heading_parts(*given: Any) -> list[JSON]:
-    heads = _heading_lines(*given)
+def _heading_parts(*headings: Any) -> list[JSON]:
+    """Return the headings as one text part; no part without headings."""
+    heads = _heading_lines(*headings)
     return [text_part("\n".join(heads))] if heads else []
 
 

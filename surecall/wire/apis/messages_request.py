@@ -116,7 +116,9 @@ class _SentMedia:
         return media
 
 
-def _split_message(message: JSON, where: str, shown: _SentMedia) -> tuple[list[JSON], list[JSON]]:
+def _split_message(
+    message: JSON, where: str, sent_media: _SentMedia
+) -> tuple[list[JSON], list[JSON]]:
     """Return the tool results in a message, and its other content."""
     content = message.get("content")
     if message["role"] == "system":
@@ -130,7 +132,7 @@ def _split_message(message: JSON, where: str, shown: _SentMedia) -> tuple[list[J
         if block["type"] == "tool_result":
             result, media = _tool_message(block, place)
             results.append(result)
-            beside += shown.add(result, media)
+            beside += sent_media.add(result, media)
         else:
             said += block_parts(block, place)
     return results, _user_messages([*beside, *said])
@@ -189,13 +191,14 @@ def _result_content(texts: list[JSON], block: JSON) -> str | list[JSON]:
     return "\n".join(part["text"] for part in parts)
 
 
-def _append_assistant(written: list[JSON], message: JSON, where: str) -> list[JSON]:
+def _append_assistant(messages: list[JSON], message: JSON, where: str) -> list[JSON]:
+    """Return the messages with an assistant message, merged into the last one if that calls."""
     answer = _assistant_message(message.get("content"), where)
     if not answer.get("content") and answer.keys() == {"role", "content"}:
-        return written
-    if written and "tool_calls" in written[-1]:
-        return [*written[:-1], _merge_assistant(written[-1], answer)]
-    return [*written, answer]
+        return messages
+    if messages and "tool_calls" in messages[-1]:
+        return [*messages[:-1], _merge_assistant(messages[-1], answer)]
+    return [*messages, answer]
 
 
 def _merge_assistant(first: JSON, second: JSON) -> JSON:
@@ -321,12 +324,12 @@ def _tool_fields(request: JSON) -> JSON:
     return offer
 
 
-def _chat_tools(given: Any) -> list[JSON]:
-    if given is None:
+def _chat_tools(tools: Any) -> list[JSON]:
+    if tools is None:
         return []
-    if not isinstance(given, list):
+    if not isinstance(tools, list):
         raise InvalidRequest("tools: a list is required.", "tools")
-    read = [_chat_tool(tool, f"tools.{at}") for at, tool in enumerate(given)]
+    read = [_chat_tool(tool, f"tools.{at}") for at, tool in enumerate(tools)]
     return [tool for tool in read if tool is not None]
 
 

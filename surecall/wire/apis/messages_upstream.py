@@ -83,6 +83,7 @@ def _is_system(message: JSON) -> bool:
 
 
 def _is_default(key: str, value: Any) -> bool:
+    """Whether an option has the value that the Messages API implies."""
     return (key == "n" and value == 1) or (key == "logprobs" and not value)
 
 
@@ -166,6 +167,7 @@ def _plain_text(blocks: list[JSON]) -> str | list[JSON]:
 
 
 def _turns(messages: list[JSON]) -> list[JSON]:
+    """Return the messages with those of one role in a row merged; the first one is a user's."""
     turns: list[JSON] = []
     for message in messages:
         role = role_of(message)
@@ -238,6 +240,7 @@ def _block(part: Any) -> JSON | None:
 
 
 def _source(url: str) -> JSON:
+    """Return the source of a file: its URL, or the data that a data URL contains."""
     head, comma, data = url.partition(",")
     if not head.startswith("data:") or not comma:
         return {"type": "url", "url": url}
@@ -364,6 +367,7 @@ def decode_message(body: JSON, inputs: Mapping[int, str]) -> JSON:
 
 
 def _chat_reason(reason: Any) -> str | None:
+    """Return the finish reason for a stop reason."""
     return _REASONS.get(reason, reason) if isinstance(reason, str) else None
 
 
@@ -385,6 +389,7 @@ def _chat_call(block: JSON, raw: str) -> JSON | None:
 
 
 def _saved_block(block: JSON) -> JSON:
+    """Return a block to save, with the length of its text and without its arguments."""
     match block:
         case {"type": "text", "text": str(text)}:
             return block | {"text": len(text)}
@@ -465,6 +470,7 @@ class _StreamedBlock:
         return block | {"input": self.arguments} if self.arguments else block
 
     def _guessed_type(self) -> str:
+        """Return the type of a block whose beginning is missing."""
         if "partial_json" in self._texts:
             return "tool_use"
         return "thinking" if "thinking" in self._texts else "text"
@@ -513,11 +519,13 @@ class MessageEventReader:
         self._message |= object_or_empty(event.get("delta")) | {"usage": usage}
 
     def _block(self, event: JSON) -> _StreamedBlock:
+        """Return the block that an event belongs to."""
         index = event.get("index")
         self._last = index if type(index) is int else self._last
         return self._blocks.setdefault(self._last, _StreamedBlock())
 
     def _deltas(self, holder: JSON) -> Iterator[Delta]:
+        """Yield the text and the reasoning of a block or a delta."""
         if type_of(holder) in {"", "text", "text_delta"}:
             text = holder.get("text")
             if isinstance(text, str) and text:

@@ -154,9 +154,9 @@ def choice_name(choice: Any) -> str | None:
             return None
 
 
-def upstream_id(given: Any) -> str:
+def upstream_id(raw_id: Any) -> str:
     """Return a call id that both APIs accept; the same id for a call and its result."""
-    call_id = normalize_id(given)
+    call_id = normalize_id(raw_id)
     is_accepted = 0 < len(call_id) <= MAX_ID and _ID_CHARS.issuperset(call_id)
     return call_id if is_accepted else plain_id(call_id)
 
@@ -299,17 +299,20 @@ class ChatStream:
         return self._begin() + shown + self._finish(is_end=False)
 
     def _fail(self, error: JSON) -> bytes:
+        """Encode an error and end the stream."""
         self._is_finished = True
         inner = error.get("error")
         return _encode_chunk(error if inner else {"error": error})
 
     def _begin(self) -> bytes:
+        """Encode the first chunk, once the head is known."""
         if self._head is not None or (head := self._reader.head) is None:
             return b""
         self._head = head | {"object": "chat.completion.chunk"}
         return self._encode_delta({"role": "assistant"})
 
     def _show(self, delta: Delta) -> bytes:
+        """Encode a delta, after the first chunk."""
         before = self._sources.get(delta.is_reasoning, delta.source)
         self._sources[delta.is_reasoning] = delta.source
         text = delta.text if before == delta.source else SEPARATOR + delta.text
@@ -318,6 +321,7 @@ class ChatStream:
         return self._begin() + self._encode_delta({field: text})
 
     def _finish(self, *, is_end: bool) -> bytes:
+        """Encode what was not sent and the end, if the reply is complete."""
         body = self._reader.completion(is_end=is_end)
         if body is None:
             return b""
@@ -340,6 +344,7 @@ class ChatStream:
         return b"".join((self._begin(), *map(self._encode_delta, deltas), end, b"data: [DONE]\n\n"))
 
     def _last_deltas(self, message: JSON, text: str) -> Iterator[JSON]:
+        """Yield what was not sent of a message; `text` is the rest of its text."""
         thought, shown = message.get(REASONING) or "", "".join(self._shown[True])
         if thought.startswith(shown) and len(thought) > len(shown):
             yield {REASONING: thought[len(shown) :]}
@@ -397,6 +402,7 @@ def without_native_turns(data: bytes) -> bytes:
 
 
 def _without_turn(message: msgspec.Raw) -> Any:
+    """Return a message without its saved turn; the same object if it has none."""
     if _MARK not in bytes(message):
         return message
     fields = _FIELDS_DECODER.decode(message)

@@ -72,7 +72,9 @@ _SERVER_ERRORS: Final = 500
 _RETRYABLE: Final = frozenset({408, 409, 425})
 
 
-def response_object(asked: ClientRequest, head: JSON, status: str, output: list[JSON]) -> JSON:
+def response_object(
+    client_request: ClientRequest, head: JSON, status: str, output: list[JSON]
+) -> JSON:
     """Return a response object; `head` has the `id` without its prefix, `created`, and `model`."""
     return {
         "id": f"resp_{head['id']}",
@@ -81,14 +83,14 @@ def response_object(asked: ClientRequest, head: JSON, status: str, output: list[
         "status": status,
         "error": None,
         "incomplete_details": None,
-        "model": head.get("model") or asked.client_body.get("model") or "",
+        "model": head.get("model") or client_request.client_body.get("model") or "",
         "output": output,
         "usage": None,
         "background": False,
         "previous_response_id": None,
         "store": False,
     } | {
-        key: _value_or(asked.client_body.get(key), default)
+        key: _value_or(client_request.client_body.get(key), default)
         for key, default in _ECHOED_FIELDS.items()
     }
 
@@ -97,12 +99,12 @@ def _value_or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-def with_ending(response: JSON, body: JSON, cut: str | None) -> JSON:
+def with_ending(response: JSON, body: JSON, incomplete_reason: str | None) -> JSON:
     """Return a response with its final status and usage."""
     tier = body.get("service_tier")
     return response | {
-        "status": "incomplete" if cut else "completed",
-        "incomplete_details": {"reason": cut} if cut else None,
+        "status": "incomplete" if incomplete_reason else "completed",
+        "incomplete_details": {"reason": incomplete_reason} if incomplete_reason else None,
         "service_tier": _value_or(tier, response["service_tier"]),
         "usage": _response_usage(object_or_empty(body.get("usage"))),
     }
@@ -111,20 +113,23 @@ def with_ending(response: JSON, body: JSON, cut: str | None) -> JSON:
 def _response_usage(usage: JSON) -> JSON:
     spent = object_or_empty(usage.get("prompt_tokens_details"))
     made = object_or_empty(usage.get("completion_tokens_details"))
-    asked, answered = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    client_request, answered = (
+        _count_or_zero(usage, "prompt_tokens"),
+        _count_or_zero(usage, "completion_tokens"),
+    )
     return {
-        "input_tokens": asked,
+        "input_tokens": client_request,
         "input_tokens_details": {
-            "cached_tokens": _count(spent, "cached_tokens"),
-            "cache_write_tokens": _count(spent, "cache_write_tokens"),
+            "cached_tokens": _count_or_zero(spent, "cached_tokens"),
+            "cache_write_tokens": _count_or_zero(spent, "cache_write_tokens"),
         },
         "output_tokens": answered,
-        "output_tokens_details": {"reasoning_tokens": _count(made, "reasoning_tokens")},
-        "total_tokens": _count(usage, "total_tokens") or asked + answered,
+        "output_tokens_details": {"reasoning_tokens": _count_or_zero(made, "reasoning_tokens")},
+        "total_tokens": _count_or_zero(usage, "total_tokens") or client_request + answered,
     }
 
 
-def _count(mapping: JSON, key: str) -> int:
+def _count_or_zero(mapping: JSON, key: str) -> int:
     value = mapping.get(key)
     return value if isinstance(value, int) else 0
 
@@ -141,6 +146,7 @@ def failed_response(response: JSON, failure: ErrorReply) -> JSON:
 
 
 def _stream_error_code(failure: ErrorReply) -> str:
+    """Return the error code; an unknown one tells clients whether to retry."""
     if (code := _known_error_code(failure)) is not None:
         return code
     # Clients retry unless the code says that the request is invalid.
@@ -200,8 +206,8 @@ _CALL_EVENTS: Final = {
 class ResponseEventWriter:
     """Writes the events of one streamed response."""
 
-    def __init__(self, asked: ClientRequest) -> None:
-        self._asked = asked
+    def __init__(self, client_request: ClientRequest) -> None:
+        self._client_request = client_request
         self._head: JSON = {"id": ""}
         self._sequence_number = 0
         self._output: list[JSON] = []
@@ -226,30 +232,36 @@ class ResponseEventWriter:
             return b""
         opening = b"" if self._reasoning else self._open_reasoning(field)
         self._reasoning += text
-        return opening + self._delta(0, "summary_text", text)
+        return opening + self._encode_delta(0, "summary_text", text)
 
     def write_text(self, text: str) -> bytes:
         """Encode a text delta; leading whitespace is held until other text follows."""
         self._sent_chars += len(text)
         if self._has_text:
-            return self._delta(0, "output_text", text) if text else b""
+            return self._encode_delta(0, "output_text", text) if text else b""
         self._held_text += text
         if is_blank(self._held_text):
             return b""
         thought = self._end_reasoning(self._reasoning_field, self._reasoning)
         self._has_text = True
-        opening = self._item_added(message_item(self._suffix, [])) + self._part_added(
+        opening = self._begin_item(message_item(self._suffix, [])) + self._begin_part(
             0, "output_text"
         )
-        return thought + opening + self._delta(0, "output_text", self._held_text)
+        return thought + opening + self._encode_delta(0, "output_text", self._held_text)
 
     def finish(self, body: JSON) -> bytes:
         """Encode the unsent items, and the end."""
-        said = parse_completion(body, self._suffix, self._reasoning_field)
-        rest = [self._finish_reasoning(said), self._finish_message(said), self._write_state(said)]
-        calls = call_items(self._suffix, said, exposed_tools(self._asked.client_body))
+        completion = parse_completion(body, self._suffix, self._reasoning_field)
+        rest = [
+            self._finish_reasoning(completion),
+            self._finish_message(completion),
+            self._write_state(completion),
+        ]
+        calls = call_items(
+            self._suffix, completion, exposed_tools(self._client_request.client_body)
+        )
         rest += [self._finish_item(item) for item in calls]
-        response = with_ending(self._response("completed"), body, said.incomplete_reason)
+        response = with_ending(self._response("completed"), body, completion.incomplete_reason)
         return b"".join(rest) + self._encode_event(
             f"response.{response['status']}", response=response
         )
@@ -261,17 +273,21 @@ class ResponseEventWriter:
 
     @property
     def _suffix(self) -> str:
+        """The suffix that all item ids share."""
         return str(self._head["id"])
 
     def _response(self, status: str) -> JSON:
-        return response_object(self._asked, self._head, status, list(self._output))
+        """Return the response object so far."""
+        return response_object(self._client_request, self._head, status, list(self._output))
 
     def _open_reasoning(self, field: str) -> bytes:
+        """Encode the beginning of the reasoning item."""
         self._reasoning_field = field
         item = reasoning_item(self._suffix, field, "")
-        return self._item_added(item) + self._part_added(0, "summary_text")
+        return self._begin_item(item) + self._begin_part(0, "summary_text")
 
     def _end_reasoning(self, field: str, text: str) -> bytes:
+        """Encode the rest of the reasoning item; `text` is all of it."""
         if not text:
             return b""
         self._sent_state = {field: text}
@@ -279,37 +295,40 @@ class ResponseEventWriter:
             reasoning_item(self._suffix, field, text), len(self._reasoning) or None
         )
 
-    def _finish_reasoning(self, said: ParsedCompletion) -> bytes:
+    def _finish_reasoning(self, completion: ParsedCompletion) -> bytes:
+        """Encode the rest of the reasoning, unless the text has begun."""
         if self._has_text:
             return b""
         return self._end_reasoning(
-            said.reasoning_field or self._reasoning_field,
-            self._reasoning + self._unsent_reasoning(said),
+            completion.reasoning_field or self._reasoning_field,
+            self._reasoning + self._unsent_reasoning(completion),
         )
 
-    def _unsent_reasoning(self, said: ParsedCompletion) -> str:
-        is_more = said.reasoning.startswith(self._reasoning)
-        return said.reasoning[len(self._reasoning) :] if is_more else ""
+    def _unsent_reasoning(self, completion: ParsedCompletion) -> str:
+        is_more = completion.reasoning.startswith(self._reasoning)
+        return completion.reasoning[len(self._reasoning) :] if is_more else ""
 
-    def _finish_message(self, said: ParsedCompletion) -> bytes:
-        if not (self._has_text or said.has_message):
+    def _finish_message(self, completion: ParsedCompletion) -> bytes:
+        """Encode the rest of the message item, if there is one."""
+        if not (self._has_text or completion.has_message):
             return b""
-        item = message_item(self._suffix, message_parts(said), said.incomplete_reason)
+        item = message_item(self._suffix, message_parts(completion), completion.incomplete_reason)
         return self._finish_item(item, self._sent_chars if self._has_text else None)
 
-    def _write_state(self, said: ParsedCompletion) -> bytes:
-        if not has_unsent_state(said, self._sent_state):
+    def _write_state(self, completion: ParsedCompletion) -> bytes:
+        """Encode the item with the state that was not sent, if there is any."""
+        if not has_unsent_state(completion, self._sent_state):
             return b""
-        late = self._unsent_reasoning(said) if self._has_text else ""
-        return self._finish_item(state_item(self._suffix, said, late))
+        late = self._unsent_reasoning(completion) if self._has_text else ""
+        return self._finish_item(state_item(self._suffix, completion, late))
 
     def _finish_item(self, item: JSON, sent: int | None = None) -> bytes:
         """Encode the rest of an item; `sent` counts the sent characters if it is open."""
-        events = [self._item_added(item)] if sent is None else []
+        events = [self._begin_item(item)] if sent is None else []
         if item["type"] in _CALL_EVENTS:
             key, name = _CALL_EVENTS[item["type"]]
-            events.append(self._item_event(f"response.{name}.delta", delta=item[key]))
-            events.append(self._item_event(f"response.{name}.done", **{key: item[key]}))
+            events.append(self._encode_item_event(f"response.{name}.delta", delta=item[key]))
+            events.append(self._encode_item_event(f"response.{name}.done", **{key: item[key]}))
         else:
             for index, part in enumerate(item[_PART_FIELDS[item["type"]]]):
                 events.append(self._finish_part(index, part, None if index else sent))
@@ -319,13 +338,15 @@ class ResponseEventWriter:
         return b"".join(events) + done
 
     def _finish_part(self, index: int, part: JSON, sent: int | None) -> bytes:
+        """Encode the rest of a part; `sent` counts the sent characters if it is open."""
         kind = part["type"]
-        opening = self._part_added(index, kind) if sent is None else b""
+        opening = self._begin_part(index, kind) if sent is None else b""
         rest = part[_PART_EVENTS[kind].key][sent or 0 :]
-        delta = self._delta(index, kind, rest) if rest else b""
-        return opening + delta + self._part_done(index, part)
+        delta = self._encode_delta(index, kind, rest) if rest else b""
+        return opening + delta + self._end_part(index, part)
 
-    def _item_added(self, item: JSON) -> bytes:
+    def _begin_item(self, item: JSON) -> bytes:
+        """Encode the event that begins an item."""
         self._item_id = item["id"]
         kind = item["type"]
         begun = {key: value for key, value in item.items() if key != "encrypted_content"}
@@ -336,25 +357,30 @@ class ResponseEventWriter:
         index = len(self._output)
         return self._encode_event("response.output_item.added", output_index=index, item=begun)
 
-    def _part_added(self, index: int, kind: str) -> bytes:
+    def _begin_part(self, index: int, kind: str) -> bytes:
+        """Encode the event that begins a part."""
         part = _PART_EVENTS[kind]
         place = {part.index: index, "part": part.empty}
-        return self._item_event(f"response.{part.holder}.added", **place)
+        return self._encode_item_event(f"response.{part.holder}.added", **place)
 
-    def _delta(self, index: int, kind: str, text: str) -> bytes:
+    def _encode_delta(self, index: int, kind: str, text: str) -> bytes:
         part = _PART_EVENTS[kind]
         beside: JSON = {"logprobs": []} if kind == "output_text" else {}
         place = {part.index: index, "delta": text} | beside
-        return self._item_event(f"response.{part.name}.delta", **place)
+        return self._encode_item_event(f"response.{part.name}.delta", **place)
 
-    def _part_done(self, index: int, done: JSON) -> bytes:
-        part = _PART_EVENTS[done["type"]]
-        text = {key: done[key] for key in (part.key, "logprobs") if key in done}
+    def _end_part(self, index: int, whole_part: JSON) -> bytes:
+        """Encode the events that end a part."""
+        part = _PART_EVENTS[whole_part["type"]]
+        text = {key: whole_part[key] for key in (part.key, "logprobs") if key in whole_part}
         place: JSON = {part.index: index}
-        ends = self._item_event(f"response.{part.name}.done", **place, **text)
-        return ends + self._item_event(f"response.{part.holder}.done", **place, part=done)
+        ends = self._encode_item_event(f"response.{part.name}.done", **place, **text)
+        return ends + self._encode_item_event(
+            f"response.{part.holder}.done", **place, part=whole_part
+        )
 
-    def _item_event(self, name: str, **fields: Any) -> bytes:
+    def _encode_item_event(self, name: str, **fields: Any) -> bytes:
+        """Encode an event about the current output item."""
         index = len(self._output)
         return self._encode_event(name, item_id=self._item_id, output_index=index, **fields)
 
@@ -373,20 +399,20 @@ class ResponsesApi:
         given = decode_request(data)
         return ClientRequest(chat_request(given), given, given.get("stream") is True)
 
-    def render(self, asked: ClientRequest, body: JSON) -> JSON:
+    def render(self, client_request: ClientRequest, body: JSON) -> JSON:
         """Render a chat completion as a response."""
         suffix = id_suffix(body)
-        said = parse_completion(body, suffix)
-        output = output_items(said, suffix, exposed_tools(asked.client_body))
+        completion = parse_completion(body, suffix)
+        output = output_items(completion, suffix, exposed_tools(client_request.client_body))
         return with_ending(
-            response_object(asked, body | {"id": suffix}, "completed", output),
+            response_object(client_request, body | {"id": suffix}, "completed", output),
             body,
-            said.incomplete_reason,
+            completion.incomplete_reason,
         )
 
-    def event_writer(self, asked: ClientRequest) -> EventWriter:
+    def event_writer(self, client_request: ClientRequest) -> EventWriter:
         """Return the event writer for a streamed reply."""
-        return ResponseEventWriter(asked)
+        return ResponseEventWriter(client_request)
 
     def render_error(self, failure: ErrorReply) -> JSON:
         """Render an error body."""

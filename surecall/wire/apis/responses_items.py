@@ -70,24 +70,26 @@ def chat_name(name: str, namespace: Any) -> str:
     return legalized_name(whole)
 
 
-def exposed_tools(given: JSON) -> dict[str, ExposedTool]:
+def exposed_tools(request: JSON) -> dict[str, ExposedTool]:
     """Return the tools that a chat completion can call, by the name that the model sees."""
-    offers: dict[str, ExposedTool] = {}
-    for tool, where in _listed_tools(given):
-        for offer in _exposed_tools_in(tool, where):
-            offers.setdefault(offer.function["name"], offer)
-    return offers
+    tools_by_name: dict[str, ExposedTool] = {}
+    for tool, where in _listed_tools(request):
+        for exposed_tool in _exposed_tools_in(tool, where):
+            tools_by_name.setdefault(exposed_tool.function["name"], exposed_tool)
+    return tools_by_name
 
 
-def _listed_tools(given: JSON) -> Iterator[tuple[Any, str]]:
-    yield from _numbered_tools(given.get("tools"), "tools")
-    items = given.get("input")
+def _listed_tools(request: JSON) -> Iterator[tuple[Any, str]]:
+    """Yield all tools of a request, each with its path in the request."""
+    yield from _numbered_tools(request.get("tools"), "tools")
+    items = request.get("input")
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and item.get("type") in TOOL_LIST_ITEMS:
             yield from _numbered_tools(item.get("tools"), "input")
 
 
 def _numbered_tools(tools: Any, where: str) -> Iterator[tuple[Any, str]]:
+    """Yield the tools of a list, each with its path in the request."""
     if not isinstance(tools, list | None):
         raise InvalidRequest("`tools` must be a list.", where)
     for position, tool in enumerate(tools or ()):
@@ -95,12 +97,13 @@ def _numbered_tools(tools: Any, where: str) -> Iterator[tuple[Any, str]]:
 
 
 def _exposed_tools_in(tool: Any, where: str) -> list[ExposedTool]:
+    """Return the tools of a namespace, or a single tool; none that chat does not have."""
     match tool:
         case {"type": "namespace", "name": str(name), "tools": list(tools)}:
             found = [_exposed_tool(inner, where, name) for inner in tools]
         case _:
             found = [_exposed_tool(tool, where, None)]
-    return [offer for offer in found if offer is not None]
+    return [exposed_tool for exposed_tool in found if exposed_tool is not None]
 
 
 def _exposed_tool(tool: Any, where: str, namespace: str | None) -> ExposedTool | None:
@@ -124,6 +127,7 @@ def _function_fields(tool: JSON) -> JSON:
 
 
 def _text_input_schema(form: Any) -> JSON:
+    """Return the arguments of a custom tool as a schema: a single text."""
     words = "The whole input of the tool, as plain text."
     match form:
         case {"type": "grammar", "definition": str(definition)}:
@@ -138,35 +142,38 @@ def _text_input_schema(form: Any) -> JSON:
     }
 
 
-def render_tools(given: JSON, offers: dict[str, ExposedTool]) -> JSON:
+def render_tools(request: JSON, tools_by_name: dict[str, ExposedTool]) -> JSON:
     """Return the `tools`, `tool_choice`, and `parallel_tool_calls` of a chat completion."""
-    names, choice = _tool_choice(given.get("tool_choice"), offers)
+    names, choice = _tool_choice(request.get("tool_choice"), tools_by_name)
     if not names:
         return {}
     body: JSON = {
-        "tools": [{"type": "function", "function": offers[name].function} for name in names]
+        "tools": [{"type": "function", "function": tools_by_name[name].function} for name in names]
     }
     if choice is not None:
         body["tool_choice"] = choice
-    if isinstance(given.get("parallel_tool_calls"), bool):
-        body["parallel_tool_calls"] = given["parallel_tool_calls"]
+    if isinstance(request.get("parallel_tool_calls"), bool):
+        body["parallel_tool_calls"] = request["parallel_tool_calls"]
     return body
 
 
 def _tool_choice(
-    choice: Any, offers: dict[str, ExposedTool]
+    choice: Any, tools_by_name: dict[str, ExposedTool]
 ) -> tuple[Iterable[str], str | JSON | None]:
+    """Return the names of the tools to expose, and the `tool_choice` of a chat completion."""
     match choice:
         case None:
-            return offers, None
+            return tools_by_name, None
         case "none" | "auto":
-            return offers, choice
+            return tools_by_name, choice
         case "required":
-            return _require_any(offers), choice
+            return _require_any(tools_by_name), choice
         case {"type": "function" | "custom", "name": str(name)}:
-            return offers, tool_choice_for(_chosen_name(name, choice.get("namespace"), offers))
+            return tools_by_name, tool_choice_for(
+                _chosen_name(name, choice.get("namespace"), tools_by_name)
+            )
         case {"type": "allowed_tools", "tools": list(tools), "mode": "auto" | "required" as mode}:
-            return _allowed_names(tools, offers, mode), mode
+            return _allowed_names(tools, tools_by_name, mode), mode
         case {"type": str(kind)}:
             message = f"A chat completion cannot use the tool '{kind}'. Use a function instead."
             raise InvalidRequest(message, "tool_choice")
@@ -176,31 +183,38 @@ def _tool_choice(
 
 
 def _require_any(names: Iterable[str]) -> Iterable[str]:
+    """Return the names; raise `InvalidRequest` if there are none."""
     if not names:
         message = "`tool_choice` requires a tool, but `tools` has none a chat completion can call."
         raise InvalidRequest(message, "tool_choice")
     return names
 
 
-def _chosen_name(name: str, namespace: Any, offers: dict[str, ExposedTool]) -> str:
+def _chosen_name(name: str, namespace: Any, tools_by_name: dict[str, ExposedTool]) -> str:
+    """Return the name that the model sees; raise `InvalidRequest` for an unknown tool."""
     wanted = chat_name(name, namespace)
-    if wanted not in offers:
+    if wanted not in tools_by_name:
         raise InvalidRequest(
             f"`tool_choice` names '{name}', which is not in `tools`.", "tool_choice"
         )
     return wanted
 
 
-def _allowed_names(tools: list[Any], offers: dict[str, ExposedTool], mode: str) -> Iterable[str]:
+def _allowed_names(
+    tools: list[Any], tools_by_name: dict[str, ExposedTool], mode: str
+) -> Iterable[str]:
+    """Return the names of the tools that `allowed_tools` lists."""
     # Few endpoints support a choice among several tools; all accept a shorter list of tools.
     wanted = [(tool.get("type"), tool.get("name")) for tool in tools if isinstance(tool, dict)]
-    names = [name for name, offer in offers.items() if _is_selected(offer, wanted)]
+    names = [
+        name for name, exposed_tool in tools_by_name.items() if _is_selected(exposed_tool, wanted)
+    ]
     return _require_any(names) if mode == "required" else names
 
 
-def _is_selected(offer: ExposedTool, wanted: list[tuple[Any, Any]]) -> bool:
-    kind = "custom" if offer.is_custom else "function"
-    return (kind, offer.name) in wanted or ("namespace", offer.namespace) in wanted
+def _is_selected(exposed_tool: ExposedTool, wanted: list[tuple[Any, Any]]) -> bool:
+    kind = "custom" if exposed_tool.is_custom else "function"
+    return (kind, exposed_tool.name) in wanted or ("namespace", exposed_tool.namespace) in wanted
 
 
 # Fields with their own form in a response, or with none that the client could echo.
@@ -275,19 +289,28 @@ def _url_citations(annotations: Any) -> list[JSON]:
     return found
 
 
-def output_items(said: ParsedCompletion, suffix: str, offers: dict[str, ExposedTool]) -> list[JSON]:
+def output_items(
+    completion: ParsedCompletion, suffix: str, tools_by_name: dict[str, ExposedTool]
+) -> list[JSON]:
     """Return all output items of a response."""
-    items = [reasoning_item(suffix, said.reasoning_field, said.reasoning)] if said.reasoning else []
-    if said.has_message:
-        items.append(message_item(suffix, message_parts(said), said.incomplete_reason))
-    if has_unsent_state(said, {said.reasoning_field: said.reasoning} if said.reasoning else {}):
-        items.append(state_item(suffix, said))
-    return items + call_items(suffix, said, offers)
+    items = (
+        [reasoning_item(suffix, completion.reasoning_field, completion.reasoning)]
+        if completion.reasoning
+        else []
+    )
+    if completion.has_message:
+        items.append(message_item(suffix, message_parts(completion), completion.incomplete_reason))
+    if has_unsent_state(
+        completion,
+        {completion.reasoning_field: completion.reasoning} if completion.reasoning else {},
+    ):
+        items.append(state_item(suffix, completion))
+    return items + call_items(suffix, completion, tools_by_name)
 
 
-def has_unsent_state(said: ParsedCompletion, sent: JSON) -> bool:
-    """Whether a turn has state that the first reasoning item does not hold."""
-    return bool(said.state.calls) or said.state.message != sent
+def has_unsent_state(completion: ParsedCompletion, sent: JSON) -> bool:
+    """Whether a turn has state besides `sent`, which its first reasoning item held."""
+    return bool(completion.state.calls) or completion.state.message != sent
 
 
 def reasoning_item(suffix: str, field: str, text: str) -> JSON:
@@ -296,9 +319,9 @@ def reasoning_item(suffix: str, field: str, text: str) -> JSON:
     return _encode_reasoning_item(f"rs_{suffix}", text, state)
 
 
-def state_item(suffix: str, said: ParsedCompletion, late: str = "") -> JSON:
+def state_item(suffix: str, completion: ParsedCompletion, late_reasoning: str = "") -> JSON:
     """Return the item with the state of a turn, and with the reasoning after the text began."""
-    return _encode_reasoning_item(f"rs_{suffix}_state", late, said.state)
+    return _encode_reasoning_item(f"rs_{suffix}_state", late_reasoning, completion.state)
 
 
 def _encode_reasoning_item(item_id: str, text: str, state: ProviderState) -> JSON:
@@ -312,49 +335,54 @@ def _encode_reasoning_item(item_id: str, text: str, state: ProviderState) -> JSO
     }
 
 
-def message_parts(said: ParsedCompletion) -> list[JSON]:
+def message_parts(completion: ParsedCompletion) -> list[JSON]:
     """Return the content parts of the message item."""
     text = {
         "type": "output_text",
-        "text": said.text,
-        "annotations": said.annotations,
-        "logprobs": said.logprobs,
+        "text": completion.text,
+        "annotations": completion.annotations,
+        "logprobs": completion.logprobs,
     }
-    if not said.refusal:
+    if not completion.refusal:
         return [text]
-    refusal = {"type": "refusal", "refusal": said.refusal}
-    return [text, refusal] if said.text else [refusal]
+    refusal = {"type": "refusal", "refusal": completion.refusal}
+    return [text, refusal] if completion.text else [refusal]
 
 
-def message_item(suffix: str, parts: list[JSON], cut: str | None = None) -> JSON:
+def message_item(suffix: str, parts: list[JSON], incomplete_reason: str | None = None) -> JSON:
     """Return the message item."""
     return {
         "id": f"msg_{suffix}",
         "type": "message",
         "role": "assistant",
         "content": parts,
-        "status": "incomplete" if cut else "completed",
+        "status": "incomplete" if incomplete_reason else "completed",
     }
 
 
-def call_items(suffix: str, said: ParsedCompletion, offers: dict[str, ExposedTool]) -> list[JSON]:
+def call_items(
+    suffix: str, completion: ParsedCompletion, tools_by_name: dict[str, ExposedTool]
+) -> list[JSON]:
     """Return the call items, with the client's tool names."""
-    return [_call_item(call, f"{suffix}_{n}", offers) for n, call in enumerate(said.calls)]
+    return [
+        _call_item(call, f"{suffix}_{n}", tools_by_name) for n, call in enumerate(completion.calls)
+    ]
 
 
-def _call_item(call: JSON, suffix: str, offers: dict[str, ExposedTool]) -> JSON:
+def _call_item(call: JSON, suffix: str, tools_by_name: dict[str, ExposedTool]) -> JSON:
     name, arguments = call["function"]["name"], call["function"]["arguments"]
-    offer = offers.get(name) or ExposedTool(name, {})
-    item = {"call_id": call["id"], "name": offer.name, "status": "completed"}
-    if offer.namespace is not None:
-        item["namespace"] = offer.namespace
-    if offer.is_custom:
+    exposed_tool = tools_by_name.get(name) or ExposedTool(name, {})
+    item = {"call_id": call["id"], "name": exposed_tool.name, "status": "completed"}
+    if exposed_tool.namespace is not None:
+        item["namespace"] = exposed_tool.namespace
+    if exposed_tool.is_custom:
         kind = {"id": f"ctc_{suffix}", "type": "custom_tool_call"}
         return kind | item | {"input": _custom_input(arguments)}
     return {"id": f"fc_{suffix}", "type": "function_call"} | item | {"arguments": arguments}
 
 
 def _custom_input(arguments: str) -> str:
+    """Return the text input of a custom tool from the arguments of its call."""
     try:
         given = decode_json(arguments)
     except ValueError:

@@ -365,34 +365,34 @@ _CHAT_ONLY_FIELDS: Final = (
 _LOGPROBS_INCLUDE: Final = "message.output_text.logprobs"
 
 
-def chat_request(given: JSON) -> JSON:
+def chat_request(request: JSON) -> JSON:
     """Convert a request; raise `InvalidRequest` if a chat completion cannot express it."""
     for key, message in _UNSUPPORTED_OPTIONS.items():
-        if given.get(key):
+        if request.get(key):
             raise InvalidRequest(message, key)
     body = {
-        key: given[key]
+        key: request[key]
         for key in (*_SHARED_FIELDS, *_CHAT_ONLY_FIELDS)
-        if given.get(key) not in (None, {})
+        if request.get(key) not in (None, {})
     }
-    body["messages"] = _request_messages(given)
+    body["messages"] = _request_messages(request)
     return (
         body
-        | render_tools(given, exposed_tools(given))
-        | _limit_fields(given)
-        | _logprob_fields(given)
-        | _reasoning_fields(given.get("reasoning"))
-        | _text_fields(given.get("text"))
-        | _stream_fields(given)
+        | render_tools(request, exposed_tools(request))
+        | _limit_fields(request)
+        | _logprob_fields(request)
+        | _reasoning_fields(request.get("reasoning"))
+        | _text_fields(request.get("text"))
+        | _stream_fields(request)
     )
 
 
-def _request_messages(given: JSON) -> list[JSON]:
-    text = given.get("instructions")
+def _request_messages(request: JSON) -> list[JSON]:
+    text = request.get("instructions")
     if not isinstance(text, str | None):
         raise InvalidRequest("`instructions` must be a string.", "instructions")
     messages: list[JSON] = [{"role": "system", "content": text}] if text else []
-    match given.get("input"):
+    match request.get("input"):
         case str(text):
             messages.append({"role": "user", "content": text})
         case list(items):
@@ -404,15 +404,15 @@ def _request_messages(given: JSON) -> list[JSON]:
     return messages
 
 
-def _limit_fields(given: JSON) -> JSON:
+def _limit_fields(request: JSON) -> JSON:
     # Most endpoints except OpenAI's reject or ignore `max_completion_tokens`. OpenAI models that
     # reject `max_tokens` support the Responses API directly.
-    limit = given.get("max_output_tokens")
+    limit = request.get("max_output_tokens")
     return {} if limit is None else {"max_tokens": limit}
 
 
-def _logprob_fields(given: JSON) -> JSON:
-    most, include = given.get("top_logprobs"), given.get("include")
+def _logprob_fields(request: JSON) -> JSON:
+    most, include = request.get("top_logprobs"), request.get("include")
     if most:
         return {"logprobs": True, "top_logprobs": most}
     asked = isinstance(include, list) and _LOGPROBS_INCLUDE in include
@@ -444,7 +444,7 @@ def _text_fields(text: Any) -> JSON:
             raise InvalidRequest(message, "text.format")
 
 
-def _stream_fields(given: JSON) -> JSON:
-    if given.get("stream") is not True:
+def _stream_fields(request: JSON) -> JSON:
+    if request.get("stream") is not True:
         return {}
     return {"stream": True, "stream_options": {"include_usage": True}}

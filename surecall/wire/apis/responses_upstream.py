@@ -88,6 +88,7 @@ def _split_instructions(messages: list[JSON]) -> tuple[str, list[JSON]]:
 
 
 def _include(body: JSON) -> list[str]:
+    """Return what to include in the response, such as encrypted reasoning."""
     given = body.get("include")
     include = [each for each in given if isinstance(each, str)] if isinstance(given, list) else []
     name = str(body.get("model")).rpartition("/")[2]
@@ -138,6 +139,7 @@ def _option_fields(body: JSON) -> JSON:
 
 
 def _text_field(body: JSON) -> JSON:
+    """Return the `text` option, with the verbosity and the response format."""
     text = dict(object_or_empty(body.get("text")))
     if body.get("verbosity") is not None:
         text["verbosity"] = body["verbosity"]
@@ -337,6 +339,7 @@ def _item_text(item: JSON) -> str:
 
 
 def _thoughts(item: JSON) -> Iterator[str]:
+    """Yield the texts of a reasoning item."""
     if type_of(item) != "reasoning":
         return
     for key in ("summary", "content"):
@@ -346,10 +349,11 @@ def _thoughts(item: JSON) -> Iterator[str]:
                 yield text
 
 
-def _citation(note: Any) -> JSON | None:
-    match note:
+def _citation(annotation: Any) -> JSON | None:
+    """Return a URL citation in chat format; None for any other annotation."""
+    match annotation:
         case {"type": "url_citation"}:
-            cited = {key: value for key, value in note.items() if key != "type"}
+            cited = {key: value for key, value in annotation.items() if key != "type"}
             return {"type": "url_citation", "url_citation": cited}
         case _:
             return None
@@ -479,6 +483,7 @@ class ResponseEventReader:
             yield from self._read(*self._early.pop(first))
 
     def _read(self, kind: str, event: JSON) -> Iterator[Delta]:
+        """Read one event and yield what it adds."""
         if isinstance(event.get("response"), dict):
             self._read_response(kind, event["response"])
             return
@@ -557,6 +562,7 @@ class ResponseEventReader:
 
 
 def _guessed_type(texts: dict[str, list[str]]) -> str:
+    """Return the type of an item of which only texts arrived."""
     found = (kind for kind, key in _CALL_FIELDS.items() if key in texts)
     return next(found, "message")
 

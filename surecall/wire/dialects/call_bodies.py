@@ -115,6 +115,7 @@ def _call_tuples(source: TextSource, value: Any) -> list[tuple[str, Any, str | N
 
 
 def _call_with_name_key(source: TextSource, value: JSON) -> tuple[str, Any] | None:
+    """Return name and arguments of a call that names its tool under a key, if it is one."""
     for key in (*spelling.NAME_KEYS, "type"):
         name = value.get(key)
         if not isinstance(name, str) or not _may_be_tool_name(source, name.strip()):
@@ -224,6 +225,7 @@ def _enter_opener(source: TextSource, envelope: Envelope, opener: spelling.Opene
 
 
 def _enter_dsml_tag(source: TextSource, envelope: Envelope) -> str:
+    """Skip a DSML tag around the body and return its row; empty if there is none."""
     at = envelope.end
     end = source.text.find(">", at, at + _MAX_TAG)
     is_tag = source.starts_with("<", at) and dsml_prefix(source.text, at) != spelling.DSML
@@ -250,6 +252,7 @@ def parse_section(source: TextSource, at: int) -> CallSection:
 def _parse_body(
     source: TextSource, at: int, envelope: Envelope
 ) -> tuple[list[RecoveredCall], int, str]:
+    """Return the calls of a body, its end, and its row."""
     if call_tag_at(source, at):
         return _parse_tagged_calls(source, at, envelope)
     if source.starts_with("[", at) and is_python_call(source, source.skip_blanks(at + 1)):
@@ -289,7 +292,7 @@ def _parse_attributed_call(source: TextSource, at: int, envelope: Envelope) -> R
 def _parse_tagged_calls(
     source: TextSource, at: int, envelope: Envelope
 ) -> tuple[list[RecoveredCall], int, str]:
-    """Parse tagged calls in sequence; stop at a malformed one."""
+    """Return tagged calls up to a malformed one, their end, and their row."""
     calls: list[RecoveredCall] = []
     row = ""
     while head := call_tag_at(source, at):
@@ -306,7 +309,10 @@ def _parse_tagged_calls(
 
 
 def _parse_name_body(source: TextSource, at: int, row: str) -> tuple[list[RecoveredCall], int, str]:
-    """Parse a body that begins with a name: parameters, Python, or a header with an object."""
+    """Return the calls, end, and row of a body that begins with a name.
+
+    Parameters, Python, or a header with an object may follow the name.
+    """
     name = source.name_at(at)
     after = source.skip_blanks(at + len(name))
     style = parameter_style_at(source, after) if name else None
@@ -357,10 +363,12 @@ def _parse_child_call(source: TextSource, at: int) -> RecoveredCall:
 
 
 def _body_row(kind: str, row: str) -> str:
+    """Return the row of a body of some kind in an envelope of a row."""
     return spelling.ROWS[kind].get(row, spelling.DEFAULT_ROWS.get(kind, row))
 
 
 def _tagged_row(envelope: Envelope, style: str, made_of: str) -> str:
+    """Return the row of a tagged call, by its tags, its body, and its envelope."""
     if made_of == "tags" or envelope.has_lead:
         return "C12"
     if style == "C1":
@@ -443,6 +451,7 @@ def parse_unmarked(source: TextSource, at: int) -> CallSection:
 
 
 def _parse_unmarked_name(source: TextSource, at: int) -> CallSection:
+    """Parse an unmarked call that begins with the name of a known tool."""
     asked = source.name_at(at)
     if source.tools.find(asked.removeprefix("call:")) is None:
         raise unknown_tool(asked, at + len(asked))

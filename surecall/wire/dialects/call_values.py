@@ -113,6 +113,7 @@ class LenientReader:
         )
 
     def _parse_pair(self, pairs: dict[str, Any], closing: str) -> None:
+        """Parse a key and its value, and add them to `pairs`."""
         start = self.at
         key = self._parse_quoted(":")
         if key is None:
@@ -153,6 +154,7 @@ class LenientReader:
         return self.at >= len(self.text)
 
     def _quote_at(self, at: int) -> str:
+        """Return the quotation mark at a position; empty if there is none."""
         return next((quote for quote in _QUOTES if self.text.startswith(quote, at)), "")
 
     def _parse_quoted(self, closing: str) -> str | None:
@@ -255,6 +257,7 @@ class LenientReader:
         return at
 
     def _parse_word(self, closing: str) -> Any:
+        """Parse an unquoted value."""
         start = self.at
         self.at = self._bare_end(closing) if self._allows_bare_text else self._word_end(start)
         self.is_truncated = self.is_truncated or self.at >= len(self.text)
@@ -353,6 +356,7 @@ class _DuplicateKey(Exception):  # caught in `parse_value`
 
 
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> JSON:
+    """Return pairs as an object; raise `_DuplicateKey` if a key has two values."""
     value = dict(pairs)
     if len(value) < len(pairs) and any(value[key] != item for key, item in pairs):
         raise _DuplicateKey
@@ -360,6 +364,7 @@ def _unique_pairs(pairs: list[tuple[str, Any]]) -> JSON:
 
 
 def _finite_float(digits: str) -> float:
+    """Parse a number; raise `ValueError` if a float cannot hold it."""
     number = float(digits)
     if not math.isfinite(number) or loses_fraction(digits, number):
         raise ValueError(digits)

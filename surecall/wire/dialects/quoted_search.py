@@ -62,6 +62,7 @@ def quoted_calls(texts: Iterable[str], tool: ToolSpec) -> Iterator[tuple[Any, bo
 
 
 def _iter_arguments(source: TextSource, tool: ToolSpec) -> Iterator[tuple[Any, bool]]:
+    """Yield the arguments of possible calls, each with whether its form is only that of a call."""
     text = source.text
     for place, opener in _iter_marks(text, tool.name):
         yield from _arguments_at(source, place, opener)
@@ -92,6 +93,7 @@ def _iter_yaml_fields(source: TextSource, match: re.Match[str]) -> Iterator[tupl
 
 
 def _iter_marks(text: str, name: str) -> Iterator[tuple[int, spelling.Opener]]:
+    """Yield the marks that may begin a call, each after its position."""
     marks = MarkScanner(
         text,
         (mark for mark in marks_to_find([name], weak=True) if mark.kind not in _NON_CALL_KINDS),
@@ -118,6 +120,7 @@ def _arguments_at(
 def _parse_at(
     source: TextSource, place: int, opener: spelling.Opener | None
 ) -> list[RecoveredCall]:
+    """Return the calls that begin at `place`, with a mark or as bare JSON."""
     if opener is None:
         return calls_from_value(source, parse_value(source, place), place)
     match opener.kind:

@@ -254,12 +254,14 @@ class _RecoveryScan:
                 return self._handle_call(place, after, opener)
 
     def _skip_code(self, place: int) -> int:
+        """Skip the code that begins at `place`; return its end."""
         self._protected_end = self._reasoning.code_limit(place, code_end(self._source, place))
         self._next_line = self._source.line_end(self._protected_end)
         self._segments.skip(place, self._protected_end)
         return self._protected_end
 
     def _handle_call(self, place: int, after: int, opener: spelling.Opener) -> int:
+        """Handle a mark that may begin a call; return where to continue."""
         if self._reasoning.is_open_at(place):
             return after
         if opener.kind == "dsml":
@@ -314,6 +316,7 @@ class _RecoveryScan:
             return after
 
     def _parse_call(self, place: int, opener: spelling.Opener) -> CallSection:
+        """Parse the call of a mark; raise `NotACall` if there is none."""
         source, floor = self._source, self._pieces.end
         if opener.kind == "stripped":
             return parse_harmony_call(source, place)
@@ -369,6 +372,7 @@ class _RecoveryScan:
         return has_swallowed_key(call.arguments, missing, call.value_ends)
 
     def _record_section(self, found: CallSection, end: int, *, mentioned: bool = False) -> None:
+        """Record the calls of a section; `end` is after the closing marks that follow it."""
         calls = tuple(msgspec.structs.replace(call, dialect=found.row) for call in found.calls)
         self._segments.skip(found.start, end)
         closed = end > found.end or ends_with_closer(self._source, found)
@@ -437,6 +441,7 @@ class _RecoveryScan:
         return found
 
     def _end_reasoning(self, place: int, after: int, opener: spelling.Opener) -> int:
+        """Handle a mark that may end reasoning; return where to continue."""
         if self._reasoning.end(place, after, opener):
             self._next_line = after
             if opener.kind == "final":

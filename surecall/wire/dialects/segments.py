@@ -288,12 +288,14 @@ class Extraction:
         return last >= 0 and at < self.sections[last].end
 
     def _all_removals(self, *, keep_reasoning: bool = False) -> list[tuple[int, int, str]]:
+        """Return what to remove besides calls, as start, end, and replacement."""
         thoughts = [] if keep_reasoning else self.reasoning_blocks
         return [*self._removals, *((thought.start, thought.end, "") for thought in thoughts)]
 
     def _text_without(
         self, cuts: list[tuple[int, int, str]], at: int, stop: int | None = None
     ) -> str:
+        """Return the text from `at` to `stop` with cuts: start, end, and replacement."""
         kept = []
         for begin, end, instead in sorted(cuts):
             if begin >= at:

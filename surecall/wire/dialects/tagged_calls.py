@@ -81,7 +81,10 @@ def parse_children(
 def _parse_child_tags(
     source: TextSource, at: int, lead: str, shape: SchemaShape | None, depth: int
 ) -> tuple[Any, int, bool]:
-    """Parse a sequence of `<key>value</key>`."""
+    """Parse a sequence of `<key>value</key>`; return values, end, and whether the text ended first.
+
+    `lead` is the token before each tag, blank in dialects that have none.
+    """
     if depth > MAX_DEPTH:
         raise NotACall("the tags are nested too deeply", at)
     pairs: list[tuple[str, Any]] = []
@@ -107,10 +110,12 @@ def _parse_child_tags(
 
 
 def _expects(shape: SchemaShape | None, kinds: frozenset[str]) -> bool:
+    """Whether a shape allows only these kinds, apart from null."""
     return shape is not None and bool(shape.kinds) and shape.kinds - {"null"} <= kinds
 
 
 def _leaf_value(raw: str, shape: SchemaShape | None) -> Any:
+    """Return the value of the text in a tag that contains no tags."""
     if not raw.strip() and _expects(shape, _CONTAINERS):
         return [] if _expects(shape, frozenset({"array"})) else {}
     return convert_text(raw, shape)
@@ -178,6 +183,7 @@ def call_tag_at(source: TextSource, at: int) -> tuple[spelling.TagStyle, Opening
 
 
 def _parse_function_tag(source: TextSource, at: int) -> OpeningTag | None:
+    """Parse the rest of `<function=f>`; None if it begins no call."""
     quote = source.mark_at(QUOTES, at)
     name = source.name_at(at + len(quote))
     end = source.skip_blanks(at + len(quote) + len(name))
@@ -306,6 +312,7 @@ def _attribute_arguments(tag: OpeningTag, shape: SchemaShape) -> JSON:
 
 
 def _skip_call_end(source: TextSource, at: int, style: spelling.TagStyle) -> int:
+    """Return the position after the closing tag of a call, if it follows."""
     # A quotation mark may be left of arguments that were written as text.
     after = source.skip_blanks(at + len(source.mark_at(QUOTES, at)))
     return _tag_end(source, after, style) if source.starts_with(style.call_end, after) else at
@@ -407,6 +414,7 @@ class ParameterParser:
         return self._values
 
     def _parse_parameter(self, at: int) -> tuple[int, bool]:
+        """Parse one parameter; return its end, and whether the text ended first."""
         key, hint, start = self._parse_key(at)
         if not key:
             return len(self._text), True

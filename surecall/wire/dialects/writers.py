@@ -39,6 +39,8 @@ def _prefix_text(body: Callable[[Calls], str], calls: Calls, text: str) -> str:
 
 
 def _per_call_writer(template: Callable[[ToolCall], str], between: str = "\n") -> Writer:
+    """Return a writer that writes each call by a template."""
+
     def body(calls: Calls) -> str:
         return between.join(template(call) for call in calls)
 
@@ -46,6 +48,7 @@ def _per_call_writer(template: Callable[[ToolCall], str], between: str = "\n") -
 
 
 def _all_calls_writer(body: Callable[[Calls], str]) -> Writer:
+    """Return a writer that writes all calls by one function."""
     return partial(_prefix_text, body)
 
 

@@ -53,6 +53,7 @@ def failed_generation_to_message(body: JSON) -> JSON:
 
 
 def _close_function_tag(text: str) -> str:
+    """Add the `>` that a call is missing."""
     # Llama on Groq omits the `>` of the tag: `<function=f{…}</function>`.
     head, brace, rest = text.partition("{")
     is_open = head.lstrip().startswith("<function=") and ">" not in head
@@ -164,13 +165,13 @@ def assistant_content_call_parts_to_tool_calls(message: JSON) -> JSON:
     return message | {"content": rest or None, "tool_calls": [*calls, *fresh]}
 
 
-def _drop_echoes(calls: list[Any], found: list[JSON]) -> list[JSON]:
+def _drop_echoes(calls: list[Any], part_calls: list[JSON]) -> list[JSON]:
     """Drop calls that are already in `calls`; each of those matches one echo."""
     known = [call for call in calls if isinstance(call, dict)]
     ids = {raw_call_id(call) for call in known} - {""}
     meanings = [_comparable_call(call) for call in known]
     fresh: list[JSON] = []
-    for call in found:
+    for call in part_calls:
         meaning = _comparable_call(call) if meanings else None
         if meaning in meanings:
             meanings.remove(meaning)
@@ -314,6 +315,7 @@ def _has_no_arguments(arguments: object) -> bool:
 
 
 def _nest_function(call: JSON) -> JSON:
+    """Return a call with its name and arguments under `function`."""
     name = call.get("name")
     if isinstance(call.get("function"), dict) or not isinstance(name, str) or not name.strip():
         return call
@@ -324,6 +326,7 @@ def _nest_function(call: JSON) -> JSON:
 
 
 def _split_name(call: JSON) -> JSON:
+    """Return a call with the arguments in its name split off."""
     name, arguments = name_and_arguments(call)
     if "<arg_key>" not in name or not _has_no_arguments(arguments):
         return call
@@ -352,6 +355,7 @@ def _parallel_uses(call: object) -> list[JSON]:
 
 
 def _parallel_use(use: object) -> JSON:
+    """Return one use in a parallel call as a call; empty if it is not one."""
     match use:
         case {"recipient_name": str(name), **rest} if not _is_parallel(name):
             function = {"name": name, "arguments": rest.get("parameters")}
@@ -361,6 +365,7 @@ def _parallel_use(use: object) -> JSON:
 
 
 def _is_parallel(name: str) -> bool:
+    """Whether a name is that of the parallel call."""
     return name.strip().removeprefix("functions.") == "multi_tool_use.parallel"
 
 

@@ -25,7 +25,7 @@ from surecall.eval.report.summary_json import (
     summary_document,
     trial_json,
 )
-from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import TrialCase, make_cell_setup, run_trial
 from surecall.eval.storage.run_directories import StoreError
 from surecall.eval.storage.store import merge, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Cell, FalseFinals, Key, Trial
@@ -46,7 +46,7 @@ async def books(run: Any) -> None:
 
 
 def held(*script: Any, strategy: Strategy = "contract", **settings: Any) -> Trial:
-    setup = make_setup(
+    setup = make_cell_setup(
         "m", strategy=strategy, contracted=strategy in CONTRACT_STRATEGIES, **settings
     )
     which = Key(Cell("m", strategy=strategy), books.id, 1)

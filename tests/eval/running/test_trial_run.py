@@ -23,7 +23,7 @@ from surecall.eval.running.trial_run import (
     CellSetup,
     TrialCase,
     last_request_error,
-    make_setup,
+    make_cell_setup,
     run_trial,
     setup_for_cell,
     world_id,
@@ -155,19 +155,19 @@ def test_a_workspace_is_named_by_its_key_but_for_the_strategy() -> None:
     key = Key(Cell("m", "default", "baseline"), "happy_path", 1)
     other = Key(Cell("m", "default", "production"), "happy_path", 1)
     again = Key(Cell("m", "default", "baseline"), "happy_path", 2)
-    setup, seeded = make_setup("m"), make_setup("m", seed=1)
+    setup, seeded = make_cell_setup("m"), make_cell_setup("m", seed=1)
     name = world_id(key, setup)
     assert world_id(other, setup) == name
     assert len({name, world_id(key, seeded), world_id(key, setup, 2), world_id(again, setup)}) == 4
     # The simulator alone is told, where its personas do not read it.
-    assert world_id(key, make_setup("m", simulated=True)) == f"{name}~baseline"
+    assert world_id(key, make_cell_setup("m", simulated=True)) == f"{name}~baseline"
 
 
 def test_a_model_cannot_tell_the_strategy_from_what_is_sent() -> None:
     sent = []
     for strategy in STRATEGIES:
         model = ScriptedModel(*GOOD)
-        setup = make_setup("m", provider="custom", strategy=strategy, retry=ONCE)
+        setup = make_cell_setup("m", provider="custom", strategy=strategy, retry=ONCE)
         key = Key(Cell("m", strategy=strategy), HAPPY.id, 1)
         asyncio.run(run_trial(key, TrialCase(HAPPY, setup), model))
         sent.append(model.requests[0]["messages"])
@@ -175,7 +175,7 @@ def test_a_model_cannot_tell_the_strategy_from_what_is_sent() -> None:
 
 
 def scripted(*script: Any, scenario: Scenario = HAPPY, **settings: Any) -> Trial:
-    setup = make_setup("m", provider="custom", **({"retry": ONCE} | settings))
+    setup = make_cell_setup("m", provider="custom", **({"retry": ONCE} | settings))
     key = Key(Cell("m"), scenario.id, 1)
     return asyncio.run(run_trial(key, TrialCase(scenario, setup), ScriptedModel(*script)))[0]
 
@@ -215,7 +215,7 @@ def test_an_answer_with_a_status_gets_no_further_attempt() -> None:
 
 def test_a_model_without_tools_skips_the_tool_scenarios_in_production_only() -> None:
     model = "minimax/minimax-m2-her"
-    off, on = make_setup(model), make_setup(model, strategy="baseline")
+    off, on = make_cell_setup(model), make_cell_setup(model, strategy="baseline")
     assert [bool(TrialCase(one, off).skip_reason) for one in SCENARIOS] == [True] * len(TOOLS) + [
         False
     ]
@@ -226,12 +226,14 @@ def test_a_model_without_tools_skips_the_tool_scenarios_in_production_only() -> 
 
 
 def test_a_setup_is_enforced_and_fatal_unless_overridden() -> None:
-    plain = make_setup("m", strategy="raw")
+    plain = make_cell_setup("m", strategy="raw")
     assert plain.config.tool_use_mode == "enforced"
     assert plain.config.tool_failure_policy == "fatal"
     assert "parallel_tool_calls" not in plain.config.request_overrides
     given = {"tool_use_mode": "relaxed", "request_overrides": {"route": "x"}}
-    changed = make_setup("m", strategy="baseline", overrides=given, options={"temperature": 0.5})
+    changed = make_cell_setup(
+        "m", strategy="baseline", overrides=given, options={"temperature": 0.5}
+    )
     assert changed.config.tool_use_mode == "relaxed"
     assert changed.config.request_overrides == {"route": "x", "parallel_tool_calls": False}
     assert changed.options == {"temperature": 0.5}

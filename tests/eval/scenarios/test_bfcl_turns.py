@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from surecall import ConfigError
-from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.bfcl import MappingCounts, find_data
 from surecall.eval.scenarios.bfcl_turns import (
     CALLED_CHECK,
@@ -68,7 +68,7 @@ def scenario(folder: Path, name: str = "multi_turn_base") -> Scenario:
 
 def trial(one: Scenario, *script: Any) -> tuple[Trial, ScriptedModel]:
     model = ScriptedModel(*script)
-    case = TrialCase(one, make_setup("m", strategy="raw", extra_attempts=0))
+    case = TrialCase(one, make_cell_setup("m", strategy="raw", extra_attempts=0))
     done, _ = asyncio.run(run_trial(Key(Cell("m"), one.id, 1), case, model))
     return done, model
 

@@ -182,7 +182,7 @@ def test_a_recorded_request_without_tools_is_a_chat_and_a_blank_reply_is_one(
                 {"messages": [{}], "expect": {"calls": [{"name": "n"}]}}
                 | {"tools": [{"function": {"name": "n", "parameters": {"required": 5}}}]}
             ),
-            "tool 'n': Invalid schema",
+            "tool 'n': invalid schema",
         ),
         (json.dumps(ASKED | {"id": "log_001"}), "two scenarios have the id 'log_001'"),
         (json.dumps(ASKED | {"id": "a/b"}), "invalid scenario id"),

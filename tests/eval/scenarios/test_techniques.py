@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.plugins import load_scenarios
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.scenarios.work import WORK
@@ -45,7 +45,7 @@ def test_a_group_has_the_levers_of_its_name_and_no_other(name: str, levers: set[
 def test_a_clean_model_does_it_without_levers_too(simulator: Simulator, name: str) -> None:
     async def go() -> Trial:
         client = OpenAICompatible(simulator.url)
-        setup = make_setup("sim/clean", strategy="guided_contract", contracted=True)
+        setup = make_cell_setup("sim/clean", strategy="guided_contract", contracted=True)
         async with client.opened():
             return (
                 await run_trial(

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from surecall import OpenAICompatible, RunFailed, RunResult, ToolLoopRunner
-from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.running.trial_run import TrialCase, make_cell_setup, run_trial
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.settings.presets import CONTRACT_STRATEGIES, Strategy
@@ -222,7 +222,7 @@ def play(
 ) -> tuple[Trial, Trace]:
     """Hold one conversation with a client of its own."""
     persona = PERSONAS[f"sim/{name}"]
-    setup = make_setup(
+    setup = make_cell_setup(
         persona.id,
         strategy=strategy,
         provider=persona.provider,
