@@ -331,7 +331,7 @@ class OpenAICompatible:
             name = api_for_request(self._api_rules, self.lessons, body)
         if name == CHAT_API:
             return None
-        from surecall.runtime.native_apis import NATIVE_APIS  # noqa: PLC0415
+        from surecall.runtime.api_translation import NATIVE_APIS  # noqa: PLC0415
 
         return NATIVE_APIS[name]
 
@@ -340,7 +340,7 @@ class OpenAICompatible:
         api = self.native_api(body)
         if api is None:
             return await self._fetch("POST", self._url, _without_native_turns(body))
-        from surecall.runtime.native_apis import decode_answer, encode_request  # noqa: PLC0415
+        from surecall.runtime.api_translation import decode_answer, encode_request  # noqa: PLC0415
 
         data = await encode_request(api, body)
         if isinstance(data, HttpResponse):
@@ -444,7 +444,7 @@ class OpenAICompatible:
         if api is None:
             data = _without_native_turns(body)
         else:
-            from surecall.runtime.native_apis import encode_request  # noqa: PLC0415
+            from surecall.runtime.api_translation import encode_request  # noqa: PLC0415
 
             data = await encode_request(api, body)
             url, headers = self.url(api.path), self._native_headers(api.name)
@@ -456,7 +456,7 @@ class OpenAICompatible:
             try:
                 chunks = self._chunks(response.content)
                 if api is not None and response.status in _SUCCESS:
-                    from surecall.runtime.native_apis import translate_chunks  # noqa: PLC0415
+                    from surecall.runtime.api_translation import translate_chunks  # noqa: PLC0415
 
                     chunks = translate_chunks(api, chunks, self.limits.max_response_bytes)
                 yield Incoming(response.status, _plain_headers(response.headers), chunks)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from surecall.runtime.native_apis import NATIVE_APIS, decode_answer, encode_request
+from surecall.runtime.api_translation import NATIVE_APIS, decode_answer, encode_request
 from surecall.values.types import JSON, HttpResponse
 
 MANY = "word " * 40_000
