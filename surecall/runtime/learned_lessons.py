@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from surecall.core.lessons import is_about_request
+from surecall.core.refusals import is_about_request
 from surecall.settings.connection import is_loopback
 from surecall.settings.overlay import union
 from surecall.values.errors import ConfigError, Fault

@@ -32,9 +32,9 @@ from surecall.core.lessons import (
     STREAM,
     apply_lessons,
     lesson_from,
-    request_lessons,
     with_stream,
 )
+from surecall.core.refusals import request_lessons
 from surecall.core.reply_parsing import (
     EDGES_TRIMMED,
     may_contain_calls,

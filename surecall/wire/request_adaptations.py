@@ -51,8 +51,7 @@ AT_MOST_PREFIX: Final = "at-most:"
 SET_PREFIX: Final = "set:"
 # Selects another API for the upstream; requests stay in the chat format.
 API_PREFIX: Final = "api:"
-# Limits the number of exposed tools.
-MAX_TOOLS_PREFIX: Final = "max-tools:"
+MAX_TOOLS_PREFIX: Final = "max-tools:"  # limits the number of exposed tools
 TOOL_NAME: Final = "name:tool"
 SIGNATURE_SKIP: Final = "signature:skip"
 SYSTEM_IN_USER: Final = "system:user"
@@ -66,8 +65,7 @@ ROLES_MERGED: Final = "roles:merged"
 BRIDGE_USER: Final = "bridge:user"
 NO_EMPTY_TOOLS: Final = "empty:tools"
 NO_EMPTY_CALLS: Final = "empty:tool_calls"
-# Google's placeholder for a missing signature.
-SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
+SKIP_SIGNATURE: Final = "skip_thought_signature_validator"  # Google's placeholder
 BRIDGE_TEXT: Final = "Understood."
 _EMPTY_TEXT: Final = "(empty)"
 _IMAGE_NOTE: Final = "[The tool returned an image, which this model cannot receive.]"

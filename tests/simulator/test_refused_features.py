@@ -2,7 +2,7 @@
 
 import pytest
 
-from surecall.core.lessons import request_lessons
+from surecall.core.refusals import request_lessons
 from surecall.simulator.refused_features import REFUSED_FEATURES, refused_wording
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON

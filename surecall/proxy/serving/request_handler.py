@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiohttp import web
 
-from surecall.core.lessons import request_lessons
+from surecall.core.refusals import request_lessons
 from surecall.core.streaming import DisplayDelta
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.repaired_reply import StreamedReply
