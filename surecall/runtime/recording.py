@@ -209,6 +209,7 @@ def _open_private(path: Path, mode: Literal["ab+", "wb"]) -> BinaryIO:
     """Open a file; if it is new, only its owner can read it."""
 
     def private(name: str, flags: int) -> int:
+        """Open a file that only its owner can read."""
         return os.open(name, flags, 0o600)
 
     return open(path, mode, opener=private)  # Path.open takes no opener
