@@ -274,6 +274,6 @@ def _parse_events(data: bytes, path: str) -> list[Event]:
             reason = safe_text(str(error)[:MAX_MESSAGE])
             raise ConfigError(f"{path}, line {number}: not an event ({reason})") from None
         if event is None:
-            raise ConfigError(f"{path}: written by a newer version of surecall: update surecall")
+            raise ConfigError(f"{path} was written by a newer version of surecall: update surecall")
         events.append(event)
     return events
