@@ -522,6 +522,7 @@ def _line_printer(progress: ProgressDisplay, verbosity: int) -> Callable[[Evalua
     """Return a callback that prints a line for each finished cell or, if verbose, trial."""
 
     def take(notice: EvaluationEvent) -> None:
+        """Print a line about a notice, if it deserves one."""
         progress.update(notice)
         match notice:
             case TrialFinished(trial, _) if verbosity > 1:

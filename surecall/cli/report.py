@@ -150,7 +150,7 @@ def open_browser(address: str) -> None:
 
 def _write_format(base: str, run: str, form: str | None, output: str | None) -> ExitCode:
     """Write the report in the format of `form`, or of the ending of `output`."""
-    if form is None and output is not None and not _names_folder(output):
+    if form is None and output is not None and not _is_directory_path(output):
         form = _FORMAT_BY_SUFFIX.get(Path(output).suffix, _HTML)
     if form == _HTML:
         _write_page(_run_directory(base, run), output)
@@ -165,7 +165,7 @@ def _write_format(base: str, run: str, form: str | None, output: str | None) -> 
     return 0
 
 
-def _names_folder(output: str) -> bool:
+def _is_directory_path(output: str) -> bool:
     with translate_os_errors(Path(output)):
         return output.endswith(os.sep) or Path(output).is_dir()
 
@@ -173,7 +173,7 @@ def _names_folder(output: str) -> bool:
 def _write_page(directory: Path, output: str | None) -> None:
     if output != STANDARD_OUTPUT:
         path = directory if output is None else Path(output)
-        is_file = output is not None and not _names_folder(output)
+        is_file = output is not None and not _is_directory_path(output)
         print_text(str(write_report_at(directory, target=path if is_file else path / PAGE)))
         return
     with TemporaryDirectory() as folder:

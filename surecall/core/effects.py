@@ -379,6 +379,7 @@ class _DefaultRemover:
         return self._remove_from_object(value, named) if named else value
 
     def _remove_from_object(self, value: JSON, property_maps: list[JSON]) -> JSON:
+        """Return an object without defaults; a property may be in several of the maps."""
         kept: JSON = {}
         for key, item in value.items():
             schemas = [properties[key] for properties in property_maps if key in properties]

@@ -254,6 +254,7 @@ def callable_tools(run: Run) -> tuple[ToolSpec, ...]:
 def _tools_and_choice(
     run: Run, need: Obligation | None
 ) -> tuple[tuple[ToolSpec, ...], str | JSON | None]:
+    """Return the tools of the next request, and its `tool_choice`."""
     if _sends_tools(run):
         return _required_tools(run, need) or (_useful_tools(run, need), run.config.tool_choice)
     # Some endpoints reject tool messages in a request without tools: forbid calls instead.

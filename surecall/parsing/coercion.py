@@ -432,6 +432,7 @@ class _Fitter(msgspec.Struct):
         return self._record_step("integer_from_float", int(value)) if exact else value
 
     def _fit_object(self, shape: SchemaShape, value: JSON, depth: int) -> JSON:
+        """Return an object with its properties fitted; the same one if none changes."""
         changed: JSON = {}
         for name, item in value.items():
             child = shape.properties.get(name, shape.other_properties)
@@ -449,6 +450,7 @@ class _Fitter(msgspec.Struct):
         return {name: item for name, item in items if item is not _REMOVED}
 
     def _fit_array(self, shape: SchemaShape, value: list[Any], depth: int) -> list[Any]:
+        """Return a list with its items fitted; the same one if none changes."""
         if shape.items is None and not shape.prefix:
             return value
         fitted = [

@@ -248,6 +248,7 @@ def _tokens(text: str, width: int) -> list[_Token]:
 
 
 def _tokens_backwards(text: str, width: int) -> list[_Token]:
+    """Return the words of a window of text, the last one first."""
     tokens, start = [], len(text)
     for match in reversed([*_WORD.finditer(text)]):
         tokens.append(_Token(text[match.end() : start], _normalize_word(match)))

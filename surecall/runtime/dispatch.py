@@ -410,11 +410,13 @@ class ToolDispatcher:
 
 
 def _denial(decision: Decision) -> Problem:
+    """Return the problem of a call that was denied."""
     message = f"This call is not permitted. {decision.reason}".strip()
     return Problem(ErrorCode.TOOL_POLICY_DENIED, message, _decision_as_details(decision))
 
 
 def _confirmation_required(decision: Decision) -> Problem:
+    """Return the problem of a call that needs approval."""
     message = f"A person must confirm this call first. {decision.reason}".strip()
     return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, _decision_as_details(decision))
 

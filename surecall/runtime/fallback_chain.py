@@ -118,6 +118,7 @@ class FallbackChain:
         return [place for place in self._untried if fault.code in self._candidates[place].on]
 
     def _not_resting(self, indexes: Iterable[int]) -> list[int]:
+        """Return the indexes of the models that may be used now."""
         return [place for place in indexes if self._resting.fault(place) is None]
 
     def _switch_to(

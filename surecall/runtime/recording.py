@@ -209,6 +209,7 @@ def _open_private(path: Path, mode: Literal["ab+", "wb"]) -> BinaryIO:
     """Open a file; if it is new, only its owner can read it."""
 
     def private(name: str, flags: int) -> int:
+        """Open a file that only its owner can read."""
         return os.open(name, flags, 0o600)
 
     return open(path, mode, opener=private)  # Path.open takes no opener
@@ -273,6 +274,6 @@ def _parse_events(data: bytes, path: str) -> list[Event]:
             reason = safe_text(str(error)[:MAX_MESSAGE])
             raise ConfigError(f"{path}, line {number}: not an event ({reason})") from None
         if event is None:
-            raise ConfigError(f"{path}: written by a newer version of surecall: update surecall")
+            raise ConfigError(f"{path} was written by a newer version of surecall: update surecall")
         events.append(event)
     return events

@@ -231,6 +231,7 @@ class TurnExecutor:
         decisions: dict[str, Decision | Problem] = {}
 
         async def decide(call: ToolCall) -> None:
+            """Decide about a call and store the decision."""
             decisions[call.id] = await self._decide(call, settled.get(call.id))
 
         await _gather_all([decide(call) for call in undecided])

@@ -139,6 +139,7 @@ def assemble_message(chunks: Iterable[Any]) -> JSON:
 
 
 def _add_call_part(calls: dict[int, JSON], part: JSON) -> None:
+    """Add a fragment of a streamed call to the calls, by index."""
     known = calls.get(part["index"])
     if known is None:
         calls[part["index"]] = {key: part[key] for key in part if key != "index"}

@@ -67,7 +67,7 @@ def parse_signature(fn: Callable[..., Any]) -> ToolSignature:
     try:
         found = inspect.signature(fn).parameters.values()
     except (NameError, TypeError, ValueError) as problem:
-        raise ConfigError(f"{name}(): cannot inspect the signature: {problem}.") from problem
+        raise ConfigError(f"{name}(): cannot inspect the signature: {problem}") from problem
     texts = parameter_descriptions(doc)
     read = (
         _build_parameter(target, one, texts, f"{name}(): parameter {one.name!r}") for one in found
@@ -96,7 +96,7 @@ def context_parameter(fn: Callable[..., Any], described: Collection[str], where:
         elif one.name not in described:
             check_context_name(one.name, place, "otherwise rename the parameter")
     if len(found) > 1:
-        raise ConfigError(f"{where}: {' and '.join(found)} are both `Context`; keep only one.")
+        raise ConfigError(f"{where}: {' and '.join(found)} are both `Context`; keep only one")
     if found and found[0] in described:
         raise ConfigError(
             f"{where}: {found[0]!r} is a property of the schema and also the name of the handler's "
@@ -175,7 +175,7 @@ def _build_parameter(
         parameter.kind is parameter.POSITIONAL_ONLY and required
     ):
         raise ConfigError(
-            f"{where} can only be passed by position, but tools are called with named arguments."
+            f"{where} can only be passed by position, but tools are called with named arguments"
         )
     if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.VAR_KEYWORD}:
         return None

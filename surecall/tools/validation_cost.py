@@ -531,6 +531,7 @@ class _Estimate:
 
 
 def _step_key(step: _Step) -> tuple[int, int]:
+    """Return what identifies a step: its schema and its place."""
     return id(step.schema), id(step.at)
 
 

@@ -199,7 +199,7 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
         case FinalObjectedEvent():
             return f"[{event.turn}] ↻ answer not accepted: {_shorten(event.reason)}"
         case PolicyErrorEvent() | ObserverErrorEvent() | UnsupportedClaimEvent():
-            return f"[{event.turn}] ! {_warning(event)}"
+            return f"[{event.turn}] ! {_warning_text(event)}"
         case ToolCallStartEvent() | RequestRefusedEvent():
             return ""
         case ModelChangedEvent():
@@ -219,7 +219,7 @@ def _calls_line(event: ToolSearchEvent | CallsInOrderEvent | CallChangedEvent) -
             return f"arguments changed: {_call_summary(call)}"
 
 
-def _warning(event: PolicyErrorEvent | ObserverErrorEvent | UnsupportedClaimEvent) -> str:
+def _warning_text(event: PolicyErrorEvent | ObserverErrorEvent | UnsupportedClaimEvent) -> str:
     if isinstance(event, UnsupportedClaimEvent):
         return f"no call supports: {_shorten('; '.join(event.claims))}"
     return event.message

@@ -236,11 +236,13 @@ def _omit(mapping: JSON, names: Iterable[str]) -> JSON:
 
 
 def _rename_option(body: JSON, lesson: str) -> JSON:
+    """Send an option under the name that a lesson names."""
     _, old, new = lesson.split(":", 2)
     return {new if key == old and new not in body else key: value for key, value in body.items()}
 
 
 def _cap_option(body: JSON, lesson: str) -> JSON:
+    """Lower an option to the limit that a lesson names."""
     _, option, most = lesson.split(":", 2)
     given = body.get(option)
     return body | {option: int(most)} if isinstance(given, int) and given > int(most) else body

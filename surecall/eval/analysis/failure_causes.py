@@ -231,6 +231,7 @@ class _PooledCause:
 
 
 def _first_texts(counts: dict[str, int]) -> dict[str, int]:
+    """Return the first texts, each with its count."""
     return dict(list(counts.items())[:MAX_TEXTS])
 
 

@@ -201,6 +201,7 @@ def trials_to_decide(
         return None
 
     def decides(more: int) -> bool:
+        """Whether this many more trials at the same rate would decide."""
         growth = 1 + more / rate.n
         return is_decided(
             pooled_interval(parts or (rate,), z=z, growth=growth, sequential=sequential), threshold

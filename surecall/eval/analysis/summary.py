@@ -408,7 +408,7 @@ def _totals(counts: _CountsByScenario, names: Iterable[str], stopping: StoppingR
         repairs=_repair_counts(every),
         false_finals=sum((count.false_finals for count in every), FalseFinals()),
         unsupported_claims=sum(count.unsupported_claims for count in every),
-        builds=_build_counts(every),
+        builds=_runs_by_build(every),
         conduct=sum((count.conduct for count in every), BehaviorMetrics()),
         causes=count_causes(count.causes for count in every),
     )
@@ -503,7 +503,8 @@ def _repair_counts(counts: Iterable[ScenarioCounts]) -> tuple[RepairCount, ...]:
     )
 
 
-def _build_counts(counts: Iterable[ScenarioCounts]) -> dict[str, int]:
+def _runs_by_build(counts: Iterable[ScenarioCounts]) -> dict[str, int]:
+    """Return the number of runs of each build of the provider, the most frequent first."""
     runs: Counter[str] = Counter()
     for count in counts:
         runs.update(count.builds)

@@ -324,6 +324,7 @@ def collect_results(sheet: Sheet, trials: Iterable[Trial]) -> RunResults:
     places = {name: place for place, name in enumerate(scenarios)}
 
     def place(entry: TrialBrief) -> tuple[int, int]:
+        """Return the trial number and the position of the scenario, to sort by."""
         return entry.key.trial, places[entry.key.scenario]
 
     columns = {cell: planned.get(cell, SheetColumn(cell)) for cell in cells}

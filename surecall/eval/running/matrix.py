@@ -173,6 +173,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
         names = {scenario.id for scenario in self.scenarios}
 
         def contains(key: Key) -> bool:
+            """Whether the plan has a trial."""
             counts = self.has_automatic_trials or key.trial <= self.trials
             fits = key.cell in cells and key.scenario in names
             return counts and fits and in_shard(key, self.settings.shard)
@@ -239,9 +240,11 @@ def select_models(expression: str, library: ModelLibrary, endpoint: Endpoint) ->
     wanted = [token for token in tokens if token[0] != "!" and token.casefold() not in EVERYTHING]
 
     def names(model: Model) -> tuple[str, ...]:
+        """Return the names by which a filter can select a model."""
         return filter_names(model, library.catalog)
 
     def pick(name: str) -> tuple[Model, ...]:
+        """Return the models with a name."""
         return select_models(name, library, endpoint)
 
     called = [

@@ -74,6 +74,7 @@ def search_rows(found: Iterable[JSON], field: str, words: str) -> list[JSON]:
     wanted = {word.strip(",.") for word in words.casefold().split()}
 
     def hits(row: JSON) -> int:
+        """Count the words of the query in a row."""
         return sum(word in str(row[field]).casefold() for word in wanted)
 
     fitting = sorted(filter(hits, found), key=hits, reverse=True)

@@ -66,7 +66,7 @@ class ApiKey(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """The name in messages."""
+        """The variable that holds the key, as messages name it."""
         return f"{self.name} in .env" if self.location is SettingLocation.DOTENV else self.name
 
 

@@ -80,6 +80,7 @@ def setting_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> 
 
 
 def _setting_as_text(settings: JSON, name: str) -> str:
+    """Return a stored setting as JSON; `nothing` if there is none."""
     if name not in settings:
         return "nothing"
     return msgspec.json.encode(settings[name], order="deterministic").decode()
@@ -364,6 +365,7 @@ def open_to_extend(
 
 @contextmanager
 def _close_on_error(store: RunStore) -> Iterator[RunStore]:
+    """Close the store if the block raises."""
     try:
         yield store
     except BaseException:
@@ -438,4 +440,5 @@ def _open_for_writing(
 
 
 def _key_columns(key: Key) -> KeyColumns:
+    """Return the values of the columns that identify a trial."""
     return (key.cell.model, key.cell.profile, key.cell.strategy, key.scenario, key.trial)

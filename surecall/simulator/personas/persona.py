@@ -315,6 +315,7 @@ def _failed_generation_body(intent: Intent) -> JSON:
 
 
 def _text_body(body: JSON, text: str) -> JSON:
+    """Return a response body with a text as its only message."""
     choice = body["choices"][0]
     message = {"role": "assistant", "content": text}
     return body | {"choices": [choice | {"message": message, "finish_reason": "stop"}]}

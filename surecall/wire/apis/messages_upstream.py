@@ -88,6 +88,7 @@ def _is_default(key: str, value: Any) -> bool:
 
 
 def _max_tokens(body: JSON) -> Any:
+    """Return the limit of output tokens, which the Messages API requires."""
     given = body.get("max_tokens", body.get("max_completion_tokens"))
     budget = object_or_empty(body.get("thinking")).get("budget_tokens")
     if given is not None:
@@ -293,6 +294,7 @@ def _with_cache_control(blocks: list[JSON], content: Any) -> list[JSON]:
 
 
 def _text_blocks(item: JSON, text: str) -> list[JSON]:
+    """Return a text block with the other fields of an item; none for blank text."""
     return [] if is_blank(text) else [item | {"text": text}]
 
 

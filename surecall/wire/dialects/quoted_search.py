@@ -108,7 +108,7 @@ def _iter_marks(text: str, name: str) -> Iterator[tuple[int, spelling.Opener]]:
 def _arguments_at(
     source: TextSource, place: int, opener: spelling.Opener | None
 ) -> Iterator[tuple[Any, bool]]:
-    """Yield the arguments of the calls that begin at `place`."""
+    """Yield the arguments of the calls at `place`, and that their form is only that of a call."""
     source.spend_fuel(_ATTEMPT_COST)
     try:
         calls = _parse_at(source, place, opener)

@@ -26,10 +26,12 @@ def _to_json(value: object) -> str:
 
 
 def _call_object(call: ToolCall, name: str = "name", arguments: str = "arguments") -> str:
+    """Return a call as a JSON object with these keys."""
     return _to_json({name: call.name, arguments: call.arguments})
 
 
 def _call_list(calls: Calls, name: str = "name", arguments: str = "arguments") -> str:
+    """Return calls as a JSON list of objects with these keys."""
     return f"[{', '.join(_call_object(call, name, arguments) for call in calls)}]"
 
 

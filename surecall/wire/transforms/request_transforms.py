@@ -147,6 +147,7 @@ def _add_any_of(schema: JSON) -> JSON:
 
 
 def _move_type_into_any_of(schema: JSON) -> JSON:
+    """Declare the type in each alternative instead of beside `anyOf`."""
     kind, choices = schema.get("type"), schema.get("anyOf")
     if kind is None or not isinstance(choices, list):
         return schema

@@ -113,6 +113,7 @@ def plot_curves(timings: Mapping[str, Timing]) -> CurvePlot:
         start, end = start - 0.5, end + 0.5
 
     def across(ms: float) -> float:
+        """Return the horizontal position of a duration."""
         return round((log10(max(ms, 1)) - start) / (end - start) * WIDTH, 1)
 
     ticks = [

@@ -124,6 +124,7 @@ def _report_context(name: str, meta: RunMeta | None) -> ReportContext:
 
 
 def _origin(name: str, meta: RunMeta, sheet: Sheet) -> Origin:
+    """Return where the results of a run come from."""
     seed = sheet.settings.get("seed")
     latest = meta.latest
     return Origin(

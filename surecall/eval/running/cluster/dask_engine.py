@@ -437,6 +437,7 @@ class ClusterWorkers:
         closed = {lane for lane in shares if self._limiter.next_opening_s([lane])}
 
         def has_room(lane: str) -> bool:
+            """Whether the worker may take another trial of a lane."""
             share = shares.get(lane, 0)
             return bool(share) and lane not in closed and hand.count_in_lane(lane) < share + ahead
 

@@ -208,4 +208,5 @@ class RemoteWorker:
 
     @property
     def _remaining_s(self) -> float:
+        """Return the seconds until the worker counts as abandoned."""
         return self._last_request_at + ABANDONED_AFTER_S - time.monotonic()
