@@ -94,6 +94,8 @@ def _limited_specs(run: Run) -> tuple[ToolSpec, ...]:
 
 def required_names(run: Run) -> tuple[str, ...]:
     """Return the tools that must be exposed: those that contract and `tool_choice` demand."""
+    if run.config.contract is None:
+        return chosen_names(run.config.tool_choice)
     missing = (need.tool for needs in contract_progress(run).missing for need in needs)
     return tuple(dict.fromkeys((*chosen_names(run.config.tool_choice), *missing)))
 
@@ -137,8 +139,10 @@ def learned_limit(lessons: Iterable[str]) -> int | None:
     return min(map(int, valid), default=None)
 
 
-def with_learned_limit(run: Run, lessons: Iterable[str]) -> Run:
+def with_learned_limit(run: Run, lessons: Sequence[str]) -> Run:
     """Return the run with the number of tools that its endpoint accepts, if that was learned."""
+    if not lessons:
+        return run
     learned, endpoint = learned_limit(lessons), run.config.endpoint
     set_limit = endpoint.max_tools_per_request
     if learned is None or (set_limit is not None and set_limit <= learned):
