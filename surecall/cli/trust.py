@@ -129,8 +129,8 @@ def _confirm_and_save(consent: Consent, consequences: Iterable[str], *, asks: bo
     if asks and not click.confirm("Trust this address?"):
         return print_error("not confirmed: no consent was stored", FAILED)
     print_text(
-        f"saved to {save_consents((*load_consents(), consent))}; `surecall trust --remove` "
-        "revokes it"
+        f"consent saved to {save_consents((*load_consents(), consent))}; `surecall trust "
+        "--remove` revokes it"
     )
     return 0
 

@@ -367,7 +367,7 @@ class _DefaultRemover:
         self._remaining_visits = _MAX_VISITS
 
     def remove(self, value: Any, schemas: Iterable[Any]) -> Any:
-        """Return a value without the defaults of its schemas."""
+        """Return a copy of a value without the entries that equal their schema's default."""
         if not isinstance(value, dict | list) or self._remaining_visits <= 0:
             return value
         kind = "object" if isinstance(value, dict) else "array"

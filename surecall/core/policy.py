@@ -120,7 +120,7 @@ def _reject_call(call: ToolCall, code: ErrorCode, message: str) -> ToolCall:
 def _recent_success(run: Run, call: ToolCall) -> ToolResult | None:
     """Return the success of the same call in the newest turn with calls.
 
-    Read-only calls change nothing, so earlier turns count as long as all calls since are such.
+    Read-only calls change nothing, so earlier turns count if all calls since are read-only.
     """
     if is_repeatable(run, call):
         return None

@@ -282,7 +282,7 @@ class TurnExecutor:
     async def _finish_call(
         self, call: ToolCall, answer: ToolResult | Problem | ReadyCall | EarlierExecution
     ) -> None:
-        """Answer a call and record the result."""
+        """Run the tool if the call is ready, and record the result; a problem is its error."""
         if isinstance(answer, Problem | EarlierExecution):
             problem = (
                 EARLIER_OUTCOME_UNKNOWN if isinstance(answer, EarlierExecution) else answer

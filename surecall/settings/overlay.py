@@ -31,7 +31,10 @@ class FieldDefault(msgspec.Struct, frozen=True):
 
 
 def default(value: T) -> T:
-    """Declare the default of a field."""
+    """Declare the default of a settings field, and mark it as not set by the user.
+
+    Typed as the value, for type checkers; it returns a marker that the class resolves.
+    """
     return cast("T", FieldDefault(value))
 
 

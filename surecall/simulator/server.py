@@ -474,7 +474,7 @@ def _decode_request(data: bytes) -> JSON | str:
 
 
 def _encode_reply(fault: TransportFault, reply: Any, request: JSON) -> ResponseBytes:
-    """Encode a reply in the requested form; an error before a stream is plain."""
+    """Encode a reply as requested; an error that precedes the stream is sent as plain JSON."""
     if not request.get("stream") or fault.status is not None or not is_streamable(reply):
         return encode_response(fault, reply, reply_status(reply))
     seed = zlib.crc32(encode_body(reply))

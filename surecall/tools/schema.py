@@ -142,7 +142,8 @@ def _hint_schema_parts(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
     """Return the schema of a hint, and its definitions, which belong at pointer `at`."""
     provided: JSON = {}
 
-    def provide(kind: type[Any]) -> JSON:
+    def provide_schema(kind: type[Any]) -> JSON:
+        """Return a reference to the schema of a type that msgspec does not know."""
         if kind is object:
             # msgspec treats an empty schema as none; `portable_schema` drops the title.
             return {"title": "any"}
@@ -154,7 +155,7 @@ def _hint_schema_parts(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
 
     try:
         (schema,), components = msgspec.json.schema_components(
-            (with_date_format(hint),), schema_hook=provide, ref_template=f"{at}/{{name}}"
+            (with_date_format(hint),), schema_hook=provide_schema, ref_template=f"{at}/{{name}}"
         )
     except Exception as problem:
         reason = str(problem).strip().rpartition("\n")[2]

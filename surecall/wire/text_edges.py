@@ -138,7 +138,10 @@ def _content_start(text: str) -> int:
 
 
 def _is_lead_token(text: str, at: int) -> bool:
-    """Whether a token that ends at `at` is not the first word of a sentence."""
+    """Whether a leading control token that ends at `at` is followed by text or a line break.
+
+    Followed by a space, it may be the first word of a sentence.
+    """
     line = _skip_blanks(text, at)
     return line == at or any(end in text[at:line] for end in _LINE_ENDS)
 

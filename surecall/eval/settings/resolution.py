@@ -75,8 +75,8 @@ def _slurm_shard(environ: Mapping[str, str], count: int | None) -> Shard:
         )
     if (most - least) // step + 1 != tasks:
         raise ConfigError(
-            f"the job array has {tasks} tasks, which does not match {least}-{most}:{step}; use a "
-            f"range of indices, such as --array=0-7, or {_SHARD_HINT}"
+            f"the job array has {tasks} tasks, but {least}-{most}:{step} has another number; use "
+            f"one range of indices without gaps, such as --array=0-7, or {_SHARD_HINT}"
         )
     if count not in {None, tasks}:
         raise ConfigError(

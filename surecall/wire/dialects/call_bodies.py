@@ -368,7 +368,7 @@ def _body_row(kind: str, row: str) -> str:
 
 
 def _tagged_row(envelope: Envelope, style: str, made_of: str) -> str:
-    """Return the row of a tagged call, by its tags, its body, and its envelope."""
+    """Return the id of the dialect row, such as "C3", by the tags, the body, and the envelope."""
     if made_of == "tags" or envelope.has_lead:
         return "C12"
     if style == "C1":

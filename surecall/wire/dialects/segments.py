@@ -74,7 +74,7 @@ class QuotationTracker:
         self._first_word = (-1, -1)
 
     def skip(self, start: int, end: int) -> None:
-        """Ignore signs in this stretch, which is code, reasoning, or a call."""
+        """Ignore call marks in this stretch, which is code, reasoning, or a call."""
         self._skipped.append((start, end))
 
     def quotation_reason(self, at: int, floor: int) -> str:

@@ -403,7 +403,7 @@ def test_a_job_array_without_a_step_counts_by_one() -> None:
         ("auto", slurm(9, 0, 7, 8), "SLURM_ARRAY_TASK_ID is 9, which is not in 0-7:1"),
         ("auto", slurm(2, 1, 7, 4, 2), "SLURM_ARRAY_TASK_ID is 2, which is not in 1-7:2"),
         ("auto", slurm(2, 0, 7, 8, 0), "which is not in 0-7:0"),
-        ("auto", slurm(2, 1, 9, 3), "use a range of indices"),
+        ("auto", slurm(2, 1, 9, 3), "one range of indices"),
         (
             "auto/8",
             slurm(3, 3, 3, 1),
