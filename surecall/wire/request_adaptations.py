@@ -271,9 +271,6 @@ def _adapt_tools(body: JSON, lesson: str) -> JSON:
     return body | {"tools": [rewrite_tool(tool, (lesson,)) for tool in tools]}
 
 
-# Lessons about one message.
-
-
 def rewrite_message(message: JSON, lessons: Iterable[str]) -> JSON:
     """Apply lessons to a message; return the same object if none changes it."""
     for lesson in lessons:

@@ -39,3 +39,23 @@ def test_a_refusal_teaches_nothing_about_a_request_without_the_feature(name: str
     for wording in REFUSED_FEATURES[name].wordings:
         fault = Fault(ErrorCode.BAD_REQUEST, wording, 400)
         assert set(request_lessons(fault, PLAIN, ())) <= {"reasoning_effort"}
+
+
+IMAGE: JSON = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+TEXT: JSON = {"type": "text", "text": "Go."}
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "parts"),
+    [
+        ("text-parts", "user", [TEXT]),
+        ("images", "user", ["odd", IMAGE]),
+        ("tool-images", "tool", [TEXT, IMAGE]),
+    ],
+)
+def test_parts_of_messages_are_looked_at(name: str, role: str, parts: list[JSON]) -> None:
+    body = PLAIN | {"messages": [{"role": role, "content": parts}]}
+
+    assert REFUSED_FEATURES[name].is_used(body)
+    other = PLAIN | {"messages": [{"role": "user", "content": [TEXT | {"type": "other"}]}]}
+    assert not REFUSED_FEATURES[name].is_used(other)

@@ -100,6 +100,15 @@ def test_a_violation_is_refused_in_the_providers_words_and_can_be_listed_and_for
     assert (deleted, list(simulator.violations)) == ({"deleted": 1}, [])
 
 
+def test_a_refused_feature_is_refused_and_is_no_violation() -> None:
+    with Simulator() as simulator:
+        status, body = ask(simulator, model="sim/refuses-max-tokens", max_tokens=5)
+
+    assert status == 400
+    assert "max_completion_tokens" in body["error"]["message"]
+    assert not simulator.violations
+
+
 def test_violations_are_told_at_once_and_old_memories_are_dropped() -> None:
     told: list[RequestViolation] = []
     with Simulator(report=told.append) as simulator:

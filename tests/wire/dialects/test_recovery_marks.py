@@ -149,3 +149,17 @@ def test_a_key_without_its_opening_mark_ends_the_value_before_it() -> None:
 )
 def test_a_tag_with_an_open_quotation_mark_or_another_closer_is_no_tag(text: str) -> None:
     assert not recover(text, NOTES).calls
+
+
+def test_an_inner_element_that_is_closed_twice_makes_no_call() -> None:
+    tool = ToolSpec(
+        "f",
+        "",
+        {
+            "type": "object",
+            "properties": {"a": {"type": "object", "properties": {"b": {"type": "string"}}}},
+        },
+    )
+
+    assert recover("<f><a><b>1</b></a></f>", [tool], weak=True).calls
+    assert not recover("<f><a><b>1</b></b></a></f>", [tool], weak=True).calls
