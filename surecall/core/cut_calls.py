@@ -76,13 +76,12 @@ def _awaited_call(messages: tuple[Message, ...]) -> _CutCall | None:
 
 
 def _ends_with_cut_call(messages: tuple[Message, ...]) -> bool:
-    match messages[-2:]:
-        case [*_, ToolResult(ok=False, executed=False, error_codes=codes)]:
-            return ErrorCode.ARGUMENTS_TRUNCATED in codes
-        case [ToolResult(ok=False, executed=False, error_codes=codes), Refusal()]:
-            return ErrorCode.ARGUMENTS_TRUNCATED in codes
-        case _:
-            return False
+    last = messages[-1] if messages else None
+    if isinstance(last, Refusal) and len(messages) > 1:
+        last = messages[-2]
+    if not isinstance(last, ToolResult) or last.ok or last.executed:
+        return False
+    return ErrorCode.ARGUMENTS_TRUNCATED in last.error_codes
 
 
 def _cut_call(call: ToolCall) -> _CutCall | None:

@@ -107,11 +107,14 @@ def _announcing_sentence(tail: str, *, is_short: bool) -> str:
     """Return that the last sentence announces work, or asks to wait for it."""
     newest, *before = _last_sentences(tail) or [""]
     folded = _fold(newest)
-    if folded.endswith(_QUESTION_MARKS) or _is_conditional(folded):
+    if folded.endswith(_QUESTION_MARKS):
         return ""
     is_whole = newest.lstrip(_LIST_MARKS)[:1].isupper()
     is_gerund = is_whole and any(map(_is_gerund_phrase, (folded, _after_filler(folded))))
     if not (is_gerund or _asks_to_wait(folded) or _is_announcing(folded, is_short=is_short)):
+        return ""
+    # Few sentences get here, and there are many such words.
+    if _is_conditional(folded):
         return ""
     # The work may depend on what the sentence before asks the user for.
     if before and _is_request(before[0]):
@@ -240,6 +243,8 @@ def _follows_with_work(rest: str) -> bool:
 
 def _is_german_present(words: list[str]) -> bool:
     """Whether "ich" and a verb of work stand side by side."""
+    if "ich" not in words:
+        return False
     pairs = itertools.pairwise(words)
     return any(
         (one == "ich" and other in _GERMAN_VERBS) or (other == "ich" and one in _GERMAN_VERBS)
