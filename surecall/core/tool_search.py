@@ -289,6 +289,8 @@ def answer_searches(run: Run) -> Run:
 
 def search_results(run: Run) -> tuple[tuple[ToolCall, ToolResult], ...]:
     """Return the searches of the newest turn, each with its result."""
+    if not is_limited(run):
+        return ()
     found = {
         item.call_id: item
         for item in run.tail

@@ -56,7 +56,7 @@ class LessonLearner:
         self._tried: tuple[str, ...] = ()
         self._last_rejection = ""
         self.rejections = 0
-        self.lessons = union(always, self._known)
+        self.lessons = union(always, self._known) if self._known else always
 
     def confirm(self) -> None:
         """Cache the lessons that helped."""
@@ -262,6 +262,10 @@ class LessonBook(MutableMapping[str, tuple[str, ...]]):
                 known = self._by_model.get(each.model, ())
                 self._by_model[each.model] = (*known, each.lesson)
         return self._by_model
+
+    def get(self, model: str, default: Any = None) -> Any:
+        """Return the lessons of a model; asked before each request, so without an exception."""
+        return self._lessons_by_model().get(model, default)
 
     def __getitem__(self, model: str) -> tuple[str, ...]:
         return self._lessons_by_model()[model]
