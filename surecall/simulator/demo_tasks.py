@@ -139,9 +139,9 @@ class ToolRecorder:
         """Return a function with this signature that records its call and returns the result."""
 
         @functools.wraps(function)
-        def call(**arguments: Any) -> str:
-            function(**arguments)  # a wrong call raises Python's own error
-            bound = inspect.signature(function).bind(**arguments)
+        def call(*positional: Any, **named: Any) -> str:
+            function(*positional, **named)  # a wrong call raises Python's own error
+            bound = inspect.signature(function).bind(*positional, **named)
             bound.apply_defaults()
             self.calls.append((function.__name__, bound.arguments))
             return result

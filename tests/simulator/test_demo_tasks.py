@@ -136,6 +136,16 @@ def test_the_tools_of_a_task_do_it_when_they_are_called_as_expected(task: DemoTa
     assert {each["function"]["name"] for each in describe_tools(desk.tools(task))} == tools.keys()
 
 
+def test_a_framework_may_call_by_position_or_by_name() -> None:
+    desk = ToolRecorder()
+    (book,) = desk.tools(BOOK)
+
+    assert book("Kim", 3) == book("Kim", nights=3) == book(guest="Kim", nights=3)
+    assert desk.calls == [("book_room", {"guest": "Kim", "nights": 3})] * 3
+    with pytest.raises(TypeError):
+        book("Kim", 3, 4)
+
+
 def test_a_tool_that_nobody_meant_is_counted_too() -> None:
     desk = ToolRecorder()
     list_known, list_owners = desk.tools(QUOTE)
