@@ -27,13 +27,17 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
-$(READY): pyproject.toml constraints.txt
+# Made first: environments inside it may be created at the same time.
+$(VENV):
+	@mkdir -p $(VENV)
+
+$(READY): pyproject.toml constraints.txt | $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt -e . --group dev
 	@touch $(READY)
 
-$(RUN_READY): pyproject.toml constraints.txt
+$(RUN_READY): pyproject.toml constraints.txt | $(VENV)
 	@echo "Installing surecall and what it needs in $(RUN), once."
 	@$(PYTHON) -m venv $(RUN)
 	@$(RUN)/bin/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt -e .
@@ -43,7 +47,7 @@ $(RUN_READY): pyproject.toml constraints.txt
 browser:  ## install chromium and its driver for the tests that need one; asks apt-get, as root
 	bash scripts/install_browser.sh
 
-$(THIRD_PARTY_READY): tests/third_party/servers.txt tests/third_party/package.json
+$(THIRD_PARTY_READY): tests/third_party/servers.txt tests/third_party/package.json | $(VENV)
 	$(PYTHON) -m venv $(THIRD_PARTY)
 	$(THIRD_PARTY)/bin/python -m pip install -q --disable-pip-version-check --no-compile --no-deps -r tests/third_party/servers.txt
 	cp tests/third_party/package.json $(THIRD_PARTY)
