@@ -17,6 +17,7 @@ import click
 
 import surecall
 from surecall.cli.console import FAILED, INTERRUPTED, ExitCode, print_document
+from surecall.cli.interrupts import run_until_interrupted
 from surecall.simulator.demo_loops import (
     PLAIN_LOOP,
     SURECALL_LOOP,
@@ -234,7 +235,7 @@ def _run_demo(*, everything: bool, as_json: bool) -> ExitCode:
     shapes = all_cases() if everything else draw_cases()
     if not as_json:
         _print_lines(header_lines(len(shapes)))
-    rows = compare_loops(shapes)
+    rows = compare_loops(shapes, run_until_interrupted)
     if as_json:
         print_document(json_document(rows))
     else:

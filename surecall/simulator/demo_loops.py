@@ -209,9 +209,14 @@ class DemoRow(NamedTuple):
     outcomes: dict[str, LoopOutcome]
 
 
-def compare_loops(cases: Sequence[DemoCase]) -> list[DemoRow]:
-    """Run all cases with each loop; the SDK loop only if OpenAI's client is installed."""
-    return asyncio.run(_compare_loops(cases))
+def compare_loops(
+    cases: Sequence[DemoCase], run: Callable[[Any], list[DemoRow]] = asyncio.run
+) -> list[DemoRow]:
+    """Run all cases with each loop; the SDK loop only if OpenAI's client is installed.
+
+    `run` runs the coroutine.
+    """
+    return run(_compare_loops(cases))
 
 
 async def _compare_loops(cases: Sequence[DemoCase]) -> list[DemoRow]:

@@ -65,7 +65,7 @@ def rows_fixture() -> list[DemoRow]:
 @pytest.fixture(name="shown")
 def shown_fixture(rows: list[DemoRow], run: Run, monkeypatch: pytest.MonkeyPatch) -> Shown:
     """Show the same outcome as text and as JSON."""
-    monkeypatch.setattr(demo, "compare_loops", lambda _: rows)
+    monkeypatch.setattr(demo, "compare_loops", lambda *_: rows)
     code, text, _ = run("demo")
     return Shown(code, text.splitlines(), json.loads(run("demo", "--json")[1]))
 
@@ -127,7 +127,7 @@ def test_on_request_every_reply_is_met(
 ) -> None:
     met: list[DemoCase] = []
 
-    def meet(shapes: Sequence[DemoCase]) -> list[DemoRow]:
+    def meet(shapes: Sequence[DemoCase], _: object) -> list[DemoRow]:
         met.extend(shapes)
         return rows
 
@@ -144,7 +144,7 @@ def test_the_exit_code_tells_if_surecall_was_wrong(
     first, *others = rows
     wrong = first.outcomes[SURECALL_LOOP]._replace(judgment=Judgment("silent", "ran nothing"))
     spoilt = first._replace(outcomes=first.outcomes | {SURECALL_LOOP: wrong})
-    monkeypatch.setattr(demo, "compare_loops", lambda _: [spoilt, *others])
+    monkeypatch.setattr(demo, "compare_loops", lambda *_: [spoilt, *others])
 
     assert run("demo", *flag)[0] == 1
 
