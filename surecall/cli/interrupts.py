@@ -208,10 +208,17 @@ def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
         with current_interrupts().redirect_to(lambda _: loop.call_soon_threadsafe(task.cancel)):
             return await work
 
+    main = cancelable()
     try:
-        return asyncio.run(cancelable())
+        # While the loop starts and ends, a signal is counted and not raised.
+        with current_interrupts().redirect_to(_ignore_signals):
+            return asyncio.run(main)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+    finally:
+        # If a signal came first, they never ran, and Python would warn about it.
+        main.close()
+        work.close()
 
 
 def serve_until_interrupted(
